@@ -1,0 +1,17 @@
+"""All URLs. Each name must stand in fleet/rules/policy.py, or the build fails."""
+
+from django.urls import include, path
+
+from console import health
+from fleet import consumers
+
+urlpatterns = [
+    path("healthz", health.healthz, name="healthz"),
+    path("", include("fleet.urls")),
+    path("", include("releases.urls")),
+]
+
+websocket_urlpatterns = [
+    path("ws/page/", consumers.PageConsumer.as_asgi(), name="ws-page"),
+    path("ws/log/<str:launch>/", consumers.LogConsumer.as_asgi(), name="ws-log"),
+]

@@ -1,0 +1,28 @@
+"""Tables of the fleet. Written only by fleet/services."""
+
+from fleet.models.evidence import Evidence
+from fleet.models.inventory import Fact, Gpu, Hold, Leaf, Node, Rack
+from fleet.models.people import Answered, RoleGrant
+from fleet.models.pools import Member, Pool, Replica
+from fleet.models.probes import NodeProbe, ProbeRun
+from fleet.models.trail import Tick, TrailEntry, TrailSeal
+
+__all__ = [
+    "Answered",
+    "Evidence",
+    "Fact",
+    "Gpu",
+    "Hold",
+    "Leaf",
+    "Member",
+    "Node",
+    "NodeProbe",
+    "Pool",
+    "ProbeRun",
+    "Rack",
+    "Replica",
+    "RoleGrant",
+    "Tick",
+    "TrailEntry",
+    "TrailSeal",
+]

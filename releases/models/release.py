@@ -1,0 +1,38 @@
+"""A release: an immutable, sealed set. Rolled out and rolled back only as a whole."""
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from fleet.models import Pool
+
+
+class Release(models.Model):
+    class State(models.TextChoices):
+        DRAFT = "draft", _("Draft")
+        SEALED = "sealed", _("Sealed")
+        REVIEWED = "reviewed", _("Reviewed")
+        IN_SERVICE = "in_service", _("In service")
+        SUPERSEDED = "superseded", _("Superseded")
+        WITHDRAWN = "withdrawn", _("Withdrawn")
+
+    pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="releases")
+    title = models.CharField(max_length=120)
+    state = models.CharField(max_length=12, choices=State, default=State.DRAFT)
+    # {"model": {slug, served_name, revision, manifest_sha256}, "image": {ref, digest, vllm_version, nccl},
+    #  "launcher": "docker_mp", "shape": {tp, pp, dp, ep, nodes}, "args": [...], "env": {...},
+    #  "tokenizer": {...hashes}, "golden": [{id, messages, expect}]}
+    content = models.JSONField()
+    content_sha256 = models.CharField(max_length=64, unique=True)
+    is_rehearsal = models.BooleanField(default=False)
+    sealed_at = models.DateTimeField(null=True)
+    version = models.PositiveIntegerField(default=1)
+
+    class Meta:
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return self.public_id
+
+    @property
+    def public_id(self) -> str:
+        return f"REL-{self.pk:04d}"
