@@ -25,6 +25,20 @@ class RoleGrant(models.Model):
         ]
 
 
+class Preference(models.Model):
+    """What a person chose for the pages; an empty word follows the browser or the site."""
+
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL,
+        primary_key=True,
+        on_delete=models.CASCADE,
+        related_name="preference",
+    )
+    language = models.CharField(max_length=8, blank=True, help_text="en, zh-hans")
+    theme = models.CharField(max_length=5, blank=True, help_text="dark, light")
+    zone = models.CharField(max_length=40, blank=True, help_text="Asia/Shanghai")
+
+
 class Answered(models.Model):
     """The answer to a POST by its idempotency key: a double click or a second browser gets the same one."""
 
