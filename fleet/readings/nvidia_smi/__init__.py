@@ -1,0 +1,1 @@
+"""Readings of nvidia-smi, one module a form of its output."""

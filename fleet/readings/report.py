@@ -1,0 +1,67 @@
+"""The one object a reading of pasted text gives: verdict, findings with their lines, values taken.
+
+A reading judges a text by itself. Comparing with a golden node or an earlier run is a rule's work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Severity = Literal["error", "warn", "info"]
+Verdict = Literal["pass", "fail", "unknown"]
+
+LINES_CAP = 200
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing worth saying about a text, with the numbers of the lines that show it."""
+
+    id: str
+    severity: Severity
+    text: str
+    lines: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a text says. `complete` is False when something that belongs to it is missing."""
+
+    kind: str
+    form: str
+    complete: bool
+    verdict: Verdict
+    summary: str
+    findings: tuple[Finding, ...] = ()
+    values: Mapping[str, Any] = field(default_factory=dict)
+    unread: tuple[int, ...] = ()
+
+    def as_object(self) -> dict[str, Any]:
+        """Return the JSON object of `manage.py read`; long lists of lines are cut to a cap."""
+        return {
+            "kind": self.kind,
+            "form": self.form,
+            "complete": self.complete,
+            "verdict": self.verdict,
+            "summary": self.summary,
+            "findings": [
+                {
+                    "id": f.id,
+                    "severity": f.severity,
+                    "text": f.text,
+                    "lines": list(f.lines[:LINES_CAP]),
+                }
+                for f in self.findings
+            ],
+            "values": dict(self.values),
+            "unread": list(self.unread[:LINES_CAP]),
+        }
+
+
+def verdict_of(findings: Iterable[Finding], *, known_good: bool) -> Verdict:
+    """Return fail for any error, pass only for a text known to be whole and good, else unknown."""
+    if any(f.severity == "error" for f in findings):
+        return "fail"
+    return "pass" if known_good else "unknown"

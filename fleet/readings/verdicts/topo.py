@@ -1,0 +1,129 @@
+"""What a pasted `nvidia-smi topo -m` says about its node, without a golden node beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fleet.readings.report import Finding, Report, verdict_of
+from fleet.readings.topo import PATH_ORDER, Topology, parse_topo
+
+
+def report_topo(text: str) -> Report:
+    """Judge one capture; a torn matrix is unknown, never a pass."""
+    topo = parse_topo(text)
+    findings = tuple(_findings(topo))
+    return Report(
+        kind="topo",
+        form="matrix" if topo.columns else ("sentence" if topo.sentences else "none"),
+        complete=topo.complete,
+        verdict=verdict_of(findings, known_good=topo.complete),
+        summary=_summary(topo),
+        findings=findings,
+        values=_values(topo),
+        unread=topo.unread,
+    )
+
+
+def _findings(topo: Topology) -> Iterator[Finding]:
+    for sentence in topo.sentences:
+        severity = "error" if sentence.kind in ("lost_gpu", "driver_mismatch") else "warn"
+        yield Finding(sentence.kind, severity, sentence.text[:300], (sentence.line,))
+    if topo.columns and topo.problems:
+        lines = topo.unread or ((topo.header_line,) if topo.header_line else ())
+        yield Finding("incomplete", "warn", "; ".join(topo.problems[:6]), lines)
+    far = [g for g in topo.gpus if (near := topo.nearest_nics(g)) and near[0] == "SYS"]
+    if far and len(far) == len(topo.gpus):
+        what = "the only NIC" if len(topo.nics) == 1 else "any NIC"
+        yield Finding("nic_far", "warn", f"no GPU is closer than SYS to {what}")
+    elif far:
+        yield Finding("nic_far", "warn", f"{', '.join(far)}: no NIC closer than SYS")
+
+
+def _summary(topo: Topology) -> str:
+    if not topo.columns:
+        return topo.sentences[0].text[:300] if topo.sentences else "No topo matrix in this text."
+    counted = f"{len(topo.gpus)} GPU, {len(topo.nics)} NIC"
+    if not topo.complete:
+        return f"{counted} in the header, but the matrix is incomplete: {topo.problems[0]}."
+    words = set(topo.pairs(topo.gpus, topo.gpus).values())
+    if not words:
+        return f"{counted}: a single card has no pair."
+    return f"{counted}; links between cards: {', '.join(sorted(words))}."
+
+
+def _values(topo: Topology) -> dict[str, Any]:
+    if not topo.columns:
+        error = topo.sentences[0] if topo.sentences else None
+        return {
+            "gpu_count": None,
+            "nic_count": None,
+            "error": f"{error.kind} error" if error else None,
+        }
+    pairs = topo.pairs(topo.gpus, topo.gpus)
+    gpu_rows = [r for r in topo.rows if r.name in topo.gpus]
+    return {
+        "gpu_count": len(topo.gpus),
+        "gpu_count_header": len(topo.gpus),
+        "rows_present": len(gpu_rows),
+        "nic_count": len(topo.nics),
+        "gpu_gpu": {f"{a}-{b}": word for (a, b), word in pairs.items()},
+        "gpu_nic": _named(topo, topo.gpus),
+        "nic_nic": {f"{a}-{b}": word for (a, b), word in topo.pairs(topo.nics, topo.nics).items()},
+        "nic_names": [topo.nic_name(n) for n in topo.nics],
+        "nearest_nic": _nearest(topo),
+        "cpu_affinity": {r.name: r.cpu_affinity for r in gpu_rows},
+        "numa_affinity": {r.name: r.numa_affinity for r in gpu_rows},
+        "gpu_numa_id": _own_numa(topo),
+        **_shape(topo, set(pairs.values())),
+    }
+
+
+def _own_numa(topo: Topology) -> dict[str, int | None] | str:
+    if not topo.has_gpu_numa_column:
+        return "column absent"
+    return {r.name: r.gpu_numa_id for r in topo.rows if r.name in topo.gpus}
+
+
+def _named(topo: Topology, gpus: tuple[str, ...]) -> dict[str, str]:
+    return {f"{g}-{n}": w for (g, n), w in topo.pairs(gpus, topo.nics).items()}
+
+
+def _nearest(topo: Topology) -> dict[str, str | list[str] | None]:
+    """Name the nearest NIC of each card; a tie lists all, and SYS is no neighbour."""
+    named: dict[str, str | list[str] | None] = {}
+    for gpu in topo.gpus:
+        near = topo.nearest_nics(gpu)
+        if near is None or near[0] == "SYS":
+            named[gpu] = None
+            continue
+        names = [topo.nic_name(n) for n in near[1]]
+        named[gpu] = names[0] if len(names) == 1 else names
+    return named if topo.nics else {}
+
+
+def _shape(topo: Topology, words: set[str]) -> dict[str, Any]:
+    nvlink = {w for w in words if w.startswith("NV")}
+    uniform = len(words) == 1 and bool(nvlink) and topo.complete
+    return {
+        "has_nvlink": bool(nvlink) if words else None,
+        "nvswitch_uniform": uniform if len(topo.gpus) > 2 and topo.complete else None,
+        "nvlinks_per_pair": int(next(iter(nvlink))[2:]) if uniform else None,
+        "best_tp_pair": _best_pair(topo),
+    }
+
+
+def _best_pair(topo: Topology) -> list[str] | None:
+    """Name the one pair that is nearer than all others, when there is exactly one."""
+    ranked: dict[int, list[tuple[str, str]]] = {}
+    for pair, word in topo.pairs(topo.gpus, topo.gpus).items():
+        near = -int(word[2:]) if word.startswith("NV") else _path_rank(word)
+        ranked.setdefault(near, []).append(pair)
+    if not ranked or len(topo.gpus) < 2:
+        return None
+    best = ranked[min(ranked)]
+    return list(best[0]) if len(best) == 1 else None
+
+
+def _path_rank(word: str) -> int:
+    return PATH_ORDER.index(word) + 1 if word in PATH_ORDER else len(PATH_ORDER) + 1
