@@ -1,0 +1,169 @@
+"""Who may do what: one table of every page, form, socket and action. What has no entry is denied.
+
+Roles are sets of permissions, not an order (design: states and transitions): viewer reads; operator reads and acts;
+approver also signs; admin reads and keeps people, keys, nodes and settings, and acts only when given that role too.
+A role holds for the whole fleet or for one pool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+READ = frozenset({"viewer", "operator", "approver", "admin"})
+ACT = frozenset({"operator", "approver"})
+SIGN = frozenset({"approver"})
+KEEP = frozenset({"admin"})
+SIGNED_IN = frozenset({"*"})  # any person, also one without a role
+ANYONE = frozenset({"anonymous"})  # also nobody
+NOBODY: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Roles that may read (GET, sockets) and write (every other method) behind one name.
+
+    `scope` names the object in the address whose pool decides (node, replica, pool); `body` leaves the objects
+    to the service that gets them; without a scope the whole fleet is meant. `is_versioned`: a write carries the
+    version of that object. `is_start`: counts against the starts of a person in a minute.
+    """
+
+    read: frozenset[str] = NOBODY
+    write: frozenset[str] = NOBODY
+    scope: str = ""
+    is_versioned: bool = False
+    is_start: bool = False
+    is_keyless: bool = False
+
+
+PERMISSIONS: dict[str, Entry] = {
+    # the shell
+    "healthz": Entry(read=ANYONE),
+    "login": Entry(read=ANYONE, write=ANYONE, is_keyless=True),  # counted by the lock-out instead
+    "logout": Entry(write=SIGNED_IN),
+    "language": Entry(write=ANYONE),
+    "theme": Entry(write=ANYONE),
+    "home": Entry(read=SIGNED_IN),
+    "jump": Entry(read=READ),
+    # the fleet
+    "fleet-map": Entry(read=READ),
+    "fleet-table": Entry(read=READ),
+    "node": Entry(read=READ, scope="node"),
+    "probe-start": Entry(write=ACT, scope="body", is_start=True),
+    "probe-raw": Entry(read=READ, scope="node"),
+    "hold-add": Entry(write=ACT, scope="node", is_versioned=True),
+    "hold-lift": Entry(write=ACT, scope="node", is_versioned=True),
+    "host-key": Entry(write=KEEP, scope="node", is_versioned=True),
+    "host-key-sign": Entry(write=SIGN | KEEP, scope="node", is_versioned=True),
+    "brake-clear": Entry(write=ACT),
+    # units and their launches
+    "replica-list": Entry(read=READ),
+    "replica": Entry(read=READ, scope="replica"),
+    "launch-plan": Entry(read=READ, write=ACT, scope="replica", is_versioned=True, is_start=True),
+    "launch-create": Entry(write=ACT, scope="replica", is_versioned=True, is_start=True),
+    "launch": Entry(read=READ, scope="replica"),
+    # the generation in its address is what it was based on; a stop must not wait for a fresh page
+    "launch-stop": Entry(write=ACT, scope="replica"),
+    "log": Entry(read=READ, scope="replica"),
+    "log-lines": Entry(read=READ, scope="replica"),
+    "log-download": Entry(read=READ, scope="replica"),
+    # the record
+    "evidence": Entry(read=READ),
+    "audit": Entry(read=READ),
+    # sockets
+    "ws-page": Entry(read=READ),
+    "ws-log": Entry(read=READ, scope="launch"),
+    # actions inside a form
+    "hold.override": Entry(write=ACT, scope="node"),
+    "hold.lift-acceptance": Entry(write=SIGN, scope="node"),
+    "role.change": Entry(write=KEEP),
+    "inventory.import": Entry(write=KEEP),
+}
+
+# What a page must be allowed to read before it may listen to a topic; None: the whole fleet.
+TOPICS: dict[str, tuple[str, str]] = {
+    "fleet": ("fleet-map", ""),
+    "inbox": ("home", ""),
+    "audit": ("audit", ""),
+    "node-": ("node", "node"),
+    "replica-": ("replica", "replica"),
+    "launch-": ("launch", "launch"),
+    "pool-": ("fleet-map", "pool"),
+}
+
+
+def entry_of(permission: str) -> Entry:
+    """Return the entry of a name; a name without one allows nothing to anybody."""
+    return PERMISSIONS.get(permission, Entry())
+
+
+def roles_wanted(permission: str, *, is_write: bool) -> frozenset[str]:
+    """Return the roles that may read or write behind a name."""
+    entry = entry_of(permission)
+    return entry.write if is_write else entry.read
+
+
+def allows(
+    grants: Iterable[tuple[str, str | None]],
+    permission: str,
+    *,
+    is_write: bool,
+    pool: str | None = None,
+) -> bool:
+    """Judge grants of (role, pool slug; None is the whole fleet) against one entry.
+
+    With a pool, a role in it or for the whole fleet will do. Without, reading takes a role anywhere and
+    writing one for the whole fleet; `body` entries leave the pools to the service, so a role anywhere will do.
+    """
+    wanted = roles_wanted(permission, is_write=is_write)
+    if wanted & (ANYONE | SIGNED_IN):
+        return True
+    held = {(role, where) for role, where in grants if role in wanted}
+    if pool is not None:
+        return any(where in (None, pool) for _, where in held)
+    if is_write and entry_of(permission).scope != "body":
+        return any(where is None for _, where in held)
+    return bool(held)
+
+
+def grants_of(user: Any) -> tuple[tuple[str, str | None], ...]:
+    """Return a person's grants, read once for each user object (one request, one recheck of a socket)."""
+    if not getattr(user, "is_authenticated", False) or not user.is_active:
+        return ()
+    if not hasattr(user, "_fleet_grants"):
+        rows = user.role_grants.values_list("role", "pool__slug")
+        user._fleet_grants = tuple(rows)
+    return user._fleet_grants
+
+
+def may(user: Any, permission: str, pool: Any = None, *, is_write: bool | None = None) -> bool:
+    """Tell whether a person may use a name, for the object of one pool (a slug or a Pool) when given.
+
+    Names that only write are judged as writes, others as reads, unless told.
+    """
+    entry = entry_of(permission)
+    writes = (not entry.read) if is_write is None else is_write
+    wanted = entry.write if writes else entry.read
+    if wanted & ANYONE:
+        return True
+    if not getattr(user, "is_authenticated", False) or not user.is_active:
+        return False
+    slug = getattr(pool, "slug", pool)
+    return allows(grants_of(user), permission, is_write=writes, pool=slug)
+
+
+def topic_rule(topic: str) -> tuple[str, str, str] | None:
+    """Split a topic into (permission, scope, name of the object); None for a topic that nobody may hear."""
+    if topic in TOPICS:
+        permission, scope = TOPICS[topic]
+        return permission, scope, ""
+    for prefix, (permission, scope) in TOPICS.items():
+        if prefix.endswith("-") and topic.startswith(prefix) and len(topic) > len(prefix):
+            return permission, scope, topic[len(prefix) :]
+    return None
+
+
+def needs_words(permission: str, *, is_write: bool) -> tuple[str, ...]:
+    """Return the roles that a refused person would need, for the sentence beside a disabled button."""
+    return tuple(sorted(roles_wanted(permission, is_write=is_write) & READ))

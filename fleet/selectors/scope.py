@@ -1,0 +1,66 @@
+"""Finds the object that an address, a topic or a form names, and the pool that decides who may touch it.
+
+Upper apps add their own kinds (a launch) with scope_add(), because this app may not import them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fleet.models import Member, Node, Pool, Replica
+
+Finder = Callable[[str, bool], Any]
+_FINDERS: dict[str, tuple[Finder, Callable[[Any], str | None]]] = {}
+
+
+def scope_add(kind: str, find: Finder, pool_of: Callable[[Any], str | None]) -> None:
+    """Register how to find an object of a kind by its name (and lock its row), and its pool's slug."""
+    _FINDERS[kind] = (find, pool_of)
+
+
+def scope_object(kind: str, name: str, *, lock: bool = False) -> Any:
+    """Return the object of a kind by its public name, or None; with `lock`, its row is locked."""
+    find, _ = _FINDERS[kind]
+    return find(name, lock)
+
+
+def scope_pool(kind: str, subject: Any) -> str | None:
+    """Return the slug of the pool that decides about an object; None means the whole fleet."""
+    _, pool_of = _FINDERS[kind]
+    return pool_of(subject)
+
+
+def name_in(kind: str, values: Mapping[str, Any]) -> str:
+    """Return the name of the object of a kind among the parts of an address."""
+    return str(values.get(kind) or values.get("name") or "")
+
+
+def pools_of_nodes(nodes: list[Node]) -> dict[int, str | None]:
+    """Return the pool of each node's unit by node key, with one query; a node without a unit has none."""
+    found = dict(
+        Member.objects.filter(node__in=nodes, released_at=None).values_list(
+            "node_id", "replica__pool__slug"
+        )
+    )
+    return {node.pk: found.get(node.pk) for node in nodes}
+
+
+def _node(name: str, lock: bool) -> Node | None:
+    rows = Node.objects.filter(host__name=name)
+    return (rows.select_for_update(of=("self",)) if lock else rows).first()
+
+
+def _replica(name: str, lock: bool) -> Replica | None:
+    rows = Replica.objects.select_related("pool").filter(name=name)
+    return (rows.select_for_update(of=("self",)) if lock else rows).first()
+
+
+def _pool(slug: str, lock: bool) -> Pool | None:
+    rows = Pool.objects.filter(slug=slug)
+    return (rows.select_for_update() if lock else rows).first()
+
+
+scope_add("node", _node, lambda node: pools_of_nodes([node])[node.pk])
+scope_add("replica", _replica, lambda replica: replica.pool.slug)
+scope_add("pool", _pool, lambda pool: pool.slug)

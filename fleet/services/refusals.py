@@ -1,0 +1,41 @@
+"""Why a service says no, by whose problem it is. A page shows the sentence; nothing was changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Refused(Exception):
+    """A request that is not carried out. The message says what was expected, found, and what to do next."""
+
+    status = 422
+
+
+class NeedsReason(Refused):
+    """The action needs words of the person who takes it."""
+
+
+class NotAllowed(Refused):
+    """The person lacks the role for this object."""
+
+    status = 403
+
+
+class Conflict(Refused):
+    """The object is not in a state in which this can be done, or somebody else was faster."""
+
+    status = 409
+
+
+class Stale(Conflict):
+    """The page was older than the object. Carries both versions so that nothing typed is lost."""
+
+    def __init__(self, message: str, *, subject: Any, posted: int, found: int) -> None:
+        super().__init__(message)
+        self.subject, self.posted, self.found = subject, posted, found
+
+
+class TooMany(Refused):
+    """More starts than a person may ask for in a minute."""
+
+    status = 429
