@@ -15,7 +15,7 @@ install:
 #: make up         run everything on this machine: HOST PORT LAB_NODES LAB_LAUNCH STATE_DIR HANDS
 up:
 	@sh .ci/install >&2
-	@exec $(PY) manage.py up
+	@exec $(PY) -m console.embedded.run_all
 
 #: make test       all tests but the long ones; PYTEST_ARGS is passed on
 test:

@@ -1,0 +1,180 @@
+"""The whole console on one machine: what `make up` runs. Starts and ends processes; knows no product rule."""
+
+import os
+import secrets
+import signal
+import socket
+import sys
+
+from console import catalogues
+from console.embedded import claim, leftovers, places, ports, postgres, processes, redis
+from console.embedded.child import die_with_parent
+from console.embedded.options import Options, WrongUse, read_options
+from console.embedded.supervise import ChildEnded, NotReady, StopAsked, Supervisor, say
+
+_READY_WITHIN_S = 120.0  # a loaded machine needs ten times the usual 10 s
+
+
+def main() -> int:
+    """Run until a signal or the end of a child. Returns the exit code of COMMANDS: 0, 2, 3 or the child's."""
+    if os.environ.get("MAKELEVEL"):  # a killed make must not leave the tree without an owner
+        die_with_parent(signal.SIGTERM)
+    try:
+        options = read_options()
+        lock = claim.claim_state_dir(options.state_dir)
+        _check_port(options)
+    except WrongUse as problem:
+        say(str(problem))
+        return 2
+    except claim.InUse as problem:
+        say(str(problem))
+        return 3
+    with lock:
+        return _run(options)
+
+
+def _check_port(options: Options) -> None:
+    if not ports.is_free(options.host, options.port):
+        holder = ports.holder_of(options.port)
+        raise claim.InUse(
+            f"port {options.port} of {options.host} is in use by {holder}; stop it or set PORT"
+        )
+
+
+def _run(options: Options) -> int:
+    token = secrets.token_hex(8)
+    lab_mark = f"FLOTILLA_LAB={(options.state_dir / 'lab').resolve()}"
+    _clear_up_after_a_killed_run(options, lab_mark)
+    catalogues.compile_all()
+    supervisor = Supervisor(token, {**os.environ, **_fixed_env(options)}, also_mine=[lab_mark])
+    code = 0
+    try:
+        Console(options, supervisor, token).start()
+        supervisor.watch()
+    except StopAsked:
+        say("stopping")
+    except ChildEnded as problem:
+        say(f"{problem}; stopping everything")
+        code = problem.code
+    except (NotReady, postgres.PostgresError, redis.RedisError, OSError) as problem:
+        say(f"{problem}; stopping everything")
+        code = 3
+    finally:
+        supervisor.stop()
+        (options.state_dir / "run.json").unlink(missing_ok=True)
+    return code
+
+
+def _clear_up_after_a_killed_run(options: Options, lab_mark: str) -> None:
+    token = claim.take_old_token(options.state_dir)
+    marks = [lab_mark, *([f"FLOTILLA_SUPERVISOR={token}"] if token else [])]
+    if left := leftovers.find_marked(marks):
+        say(f"ending {len(left)} processes of a run that was killed")
+        leftovers.end_marked(marks, patience_s=5.0)
+
+
+def _fixed_env(options: Options) -> dict[str, str]:
+    return {
+        "STATE_DIR": str(options.state_dir),
+        "HOST": options.host,
+        "PORT": str(options.port),
+        "HANDS": str(options.hands),
+        "LAB": "1" if options.has_lab else "0",
+        "LAB_LAUNCH": options.lab_launch,
+        "SECRET_KEY": os.environ.get("SECRET_KEY")
+        or places.secret_file(options.state_dir / "secret-key"),
+        "PYTHONDONTWRITEBYTECODE": os.environ.get("PYTHONDONTWRITEBYTECODE", ""),
+        # One arena a process instead of eight a core: the tree stays small.
+        "MALLOC_ARENA_MAX": "2",
+    }
+
+
+class Console:
+    """The ordered start of one console under a supervisor."""
+
+    def __init__(self, options: Options, supervisor: Supervisor, token: str):
+        self._options, self._supervisor, self._token = options, supervisor, token
+        self._env = _fixed_env(options)
+
+    def start(self) -> None:
+        """Bring everything up and print the one line on stdout."""
+        self._start_servers()
+        self._write_note()
+        self._prepare_data()
+        for service in processes.console_services(self._options):
+            self._supervisor.start(service)
+        self._supervisor.wait_ready("web", self._is_healthy, timeout_s=_READY_WITHIN_S)
+        print(f"Flotilla is ready at {self._options.address}", flush=True)
+        if self._options.has_lab and self._options.lab_launch != "none":
+            self._supervisor.start(processes.manage_task("launch", "launch_lab"))
+
+    def _start_servers(self) -> None:
+        """Start or find database and cache; their addresses become part of every later child's environment."""
+        self._env["DATABASE_URL"] = self._options.database_url or self._start_postgres()
+        self._env["REDIS_URL"] = self._options.redis_url or self._start_redis()
+        url = self._env["DATABASE_URL"]
+        self._supervisor.wait_ready(
+            "postgres", lambda: postgres.answers(url), timeout_s=_READY_WITHIN_S
+        )
+        if self._options.redis_url:
+            self._supervisor.wait_ready("redis", lambda: redis.url_answers(self._options.redis_url))
+        self._supervisor.extend_env(
+            {name: self._env[name] for name in ("DATABASE_URL", "REDIS_URL")}
+        )
+
+    def _start_postgres(self) -> str:
+        home = places.server_home(self._options.state_dir, "postgres")
+        reserved, port = ports.reserve_port()
+        password = places.secret_file(self._options.state_dir / "postgres-password")
+        server = postgres.prepare(home, port, password)
+        with reserved:
+            self._supervisor.start(processes.postgres_service(server))
+            probe = server.url_of("postgres")
+            self._supervisor.wait_ready(
+                "postgres", lambda: postgres.answers(probe), timeout_s=_READY_WITHIN_S
+            )
+        postgres.create_database(server)
+        return server.url
+
+    def _start_redis(self) -> str:
+        home = places.server_home(self._options.state_dir, "valkey")
+        reserved, port = ports.reserve_port()
+        server = redis.prepare(
+            home, port, places.secret_file(self._options.state_dir / "valkey-password")
+        )
+        with reserved:
+            self._supervisor.start(processes.redis_service(server))
+            self._supervisor.wait_ready("valkey", lambda: redis.answers(port, server.password))
+        return server.url
+
+    def _write_note(self) -> None:
+        told = ("DATABASE_URL", "REDIS_URL", "SECRET_KEY", "HOST", "PORT", "LAB")
+        claim.write_run_note(
+            self._options.state_dir, self._token, {name: self._env[name] for name in told}
+        )
+
+    def _prepare_data(self) -> None:
+        """Migrate while the lab comes up; the seed reads the lab's inventory."""
+        if self._options.has_lab:
+            self._supervisor.start(processes.lab_service(self._options))
+        self._supervisor.run_once(
+            processes.manage_task("migrate", "migrate", "--noinput", "-v", "0")
+        )
+        if self._options.has_lab:
+            self._supervisor.wait_ready("lab", timeout_s=_READY_WITHIN_S)
+        self._supervisor.run_once(processes.manage_task("seed", "seed"))
+
+    def _is_healthy(self) -> bool:
+        """Ask /healthz by hand: an HTTP client library would double this process's memory."""
+        place = (self._options.reachable_host.strip("[]"), self._options.port)
+        request = f"GET /healthz HTTP/1.0\r\nHost: {self._options.host}\r\n\r\n"
+        try:
+            with socket.create_connection(place, timeout=5) as connection:
+                connection.sendall(request.encode())
+                return b" 200 " in connection.recv(1024).split(b"\r\n", 1)[0]
+        except OSError:
+            return False
+
+
+if __name__ == "__main__":
+    sys.exit(main())
