@@ -40,7 +40,7 @@ def redis_service(server: Redis) -> Service:
 
 
 def lab_service(options: Options) -> Service:
-    argv = [sys.executable, "-m", "console.embedded.run_lab", str(options.state_dir / "lab")]
+    argv = [sys.executable, "-m", "console.embedded.run_lab", str(options.state_dir)]
     return Service(
         "lab",
         [*argv, str(options.lab_nodes)],

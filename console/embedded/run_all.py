@@ -11,6 +11,7 @@ from console.embedded import claim, leftovers, places, ports, postgres, processe
 from console.embedded.child import die_with_parent
 from console.embedded.options import Options, WrongUse, read_options
 from console.embedded.supervise import ChildEnded, NotReady, StopAsked, Supervisor, say
+from fleet.lab.place import lab_directory
 
 _READY_WITHIN_S = 120.0  # a loaded machine needs ten times the usual 10 s
 
@@ -43,7 +44,7 @@ def _check_port(options: Options) -> None:
 
 def _run(options: Options) -> int:
     token = secrets.token_hex(8)
-    lab_mark = f"FLOTILLA_LAB={(options.state_dir / 'lab').resolve()}"
+    lab_mark = f"FLOTILLA_LAB={lab_directory(options.state_dir)}"
     _clear_up_after_a_killed_run(options, lab_mark)
     catalogues.compile_all()
     supervisor = Supervisor(token, {**os.environ, **_fixed_env(options)}, also_mine=[lab_mark])

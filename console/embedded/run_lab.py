@@ -8,15 +8,16 @@ from pathlib import Path
 
 from console.embedded.processes import LAB_READY_TEXT
 from fleet.lab.node import Lab
+from fleet.lab.place import lab_directory
 
 
 def main() -> None:
-    directory, nodes = Path(sys.argv[1]), int(sys.argv[2])
+    state_dir, nodes = Path(sys.argv[1]), int(sys.argv[2])
     # Blocked from the start and waited for at the end, so that a signal during `up` is neither lost
     # nor early.
     asked = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
     signal.pthread_sigmask(signal.SIG_BLOCK, asked)
-    lab = Lab(directory)
+    lab = Lab(lab_directory(state_dir))
     lab.down(keep=True)  # what a killed owner left
     lab.up(nodes=nodes)
     print(f"{LAB_READY_TEXT}, {nodes} nodes", flush=True)
