@@ -2,7 +2,7 @@
 
 from fleet.models.evidence import Evidence
 from fleet.models.inventory import Fact, Gpu, Hold, Leaf, Node, Rack
-from fleet.models.people import Answered, Preference, RoleGrant
+from fleet.models.people import Answered, RoleGrant
 from fleet.models.pools import Member, Pool, Replica
 from fleet.models.probes import NodeProbe, ProbeRun
 from fleet.models.safety import Brake, KeyChange
@@ -21,7 +21,6 @@ __all__ = [
     "Node",
     "NodeProbe",
     "Pool",
-    "Preference",
     "ProbeRun",
     "Rack",
     "Replica",

@@ -107,7 +107,9 @@ class Gpu(models.Model):
 
 
 class Fact(models.Model):
-    """A parsed fact with its source, its time and its expiry. An expired fact is shown as unknown with its age."""
+    """A parsed fact with its source, its time and its expiry. An expired fact is shown as unknown
+    with its age.
+    """
 
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="facts")
     key = models.CharField(max_length=60, help_text="driver_version, shm_total, topo ...")

@@ -7,7 +7,9 @@ from fleet.models.pools import Pool
 
 
 class RoleGrant(models.Model):
-    """A role of a person, global (no pool) or for one pool. Roles are sets of permissions, not an order."""
+    """A role of a person, global (no pool) or for one pool. Roles are sets of permissions, not an
+    order.
+    """
 
     ROLES = [(role, role) for role in ("viewer", "operator", "approver", "admin")]
 
@@ -25,22 +27,10 @@ class RoleGrant(models.Model):
         ]
 
 
-class Preference(models.Model):
-    """What a person chose for the pages; an empty word follows the browser or the site."""
-
-    user = models.OneToOneField(
-        settings.AUTH_USER_MODEL,
-        primary_key=True,
-        on_delete=models.CASCADE,
-        related_name="preference",
-    )
-    language = models.CharField(max_length=8, blank=True, help_text="en, zh-hans")
-    theme = models.CharField(max_length=5, blank=True, help_text="dark, light")
-    zone = models.CharField(max_length=40, blank=True, help_text="Asia/Shanghai")
-
-
 class Answered(models.Model):
-    """The answer to a POST by its idempotency key: a double click or a second browser gets the same one."""
+    """The answer to a POST by its idempotency key: a double click or a second browser gets the same
+    one.
+    """
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     key = models.UUIDField()

@@ -32,7 +32,9 @@ class Pool(models.Model):
 
 
 class Replica(models.Model):
-    """A service unit: all ranks of one communicator set. Never a part of it is launched, stopped or replaced."""
+    """A service unit: all ranks of one communicator set. Never a part of it is launched, stopped or
+    replaced.
+    """
 
     class State(models.TextChoices):
         PLANNED = "planned", _("Planned")

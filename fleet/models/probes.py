@@ -20,7 +20,9 @@ class ProbeRun(models.Model):
 
 
 class NodeProbe(models.Model):
-    """Verdict of the probe of one node: compared with its class's counts only; acceptance proper comes later."""
+    """Verdict of the probe of one node: compared with its class's counts only; acceptance proper
+    comes later.
+    """
 
     run = models.ForeignKey(ProbeRun, on_delete=models.CASCADE, related_name="nodes")
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="probes")

@@ -1,4 +1,6 @@
-"""What two people or one clear head must decide: a changed host key, and the brake on automatic actions."""
+"""What two people or one clear head must decide: a changed host key, and the brake on automatic
+actions.
+"""
 
 from django.conf import settings
 from django.db import models
@@ -29,8 +31,7 @@ class KeyChange(models.Model):
                 fields=["host"], condition=models.Q(closed_at=None), name="one_open_key_change"
             ),
             models.CheckConstraint(
-                condition=models.Q(signed_by=None)
-                | ~models.Q(signed_by=models.F("requested_by")),
+                condition=models.Q(signed_by=None) | ~models.Q(signed_by=models.F("requested_by")),
                 name="key_change_two_people",
             ),
         ]

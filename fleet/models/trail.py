@@ -26,7 +26,9 @@ class TrailEntry(models.Model):
 
 
 class TrailSeal(models.Model):
-    """HMAC chain over committed entries, written in batches by a tick, never in the writer's transaction."""
+    """HMAC chain over committed entries, written in batches by a tick, never in the writer's
+    transaction.
+    """
 
     entry = models.OneToOneField(
         TrailEntry, primary_key=True, on_delete=models.PROTECT, related_name="seal"
