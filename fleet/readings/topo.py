@@ -152,7 +152,7 @@ def _read_header(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 def _read_rows(
     lines: list[Line], start: int, columns: tuple[str, ...], titles: tuple[str, ...]
 ) -> tuple[tuple[TopoRow, ...], list[int], int]:
-    """Read rows up to the legend, the next matrix or the last row; other lines may stand between."""
+    """Read rows up to the legend or the next matrix; other lines may stand between."""
     rows: dict[str, TopoRow] = {}
     torn: list[int] = []
     for at in range(start, len(lines)):

@@ -21,7 +21,7 @@ class Sample:
     expected: dict[str, Any]
 
 
-@pytest.fixture()
+@pytest.fixture
 def corpus(shared_dir: Path) -> Callable[[str, str], Sample]:
     """Load a corpus sample by kind and number."""
 
@@ -34,7 +34,7 @@ def corpus(shared_dir: Path) -> Callable[[str, str], Sample]:
     return load
 
 
-@pytest.fixture()
+@pytest.fixture
 def own_sample() -> Callable[[str], str]:
     """Load a sample of our own by its path under tests/samples."""
 

@@ -1,1 +1,1 @@
-"""Verdicts on pasted text: from a parser's dataclasses to the one object `manage.py read` prints."""
+"""Verdicts on pasted text: from parsed dataclasses to the object `manage.py read` prints."""

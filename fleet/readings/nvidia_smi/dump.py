@@ -1,0 +1,93 @@
+"""Reads `nvidia-smi -q`, whole or cut to sections with `-d`: a tree of keys for each card."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fleet.readings.nvidia_smi.cells import Cell, parse_cell
+from fleet.readings.nvidia_smi.sentences import Sentence, read_sentence
+from fleet.readings.text import Line, number_lines
+
+_BUS = re.compile(r"^GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*$")
+_PAIR = re.compile(r"^( *)(\S(?:.{0,100}?\S)?) *: ?(.*)$")
+_KEYS_CAP = 2000
+
+
+@dataclass(frozen=True)
+class DumpGpu:
+    """One card: keys are paths such as `ECC Errors/Volatile/SRAM Uncorrectable`."""
+
+    bus: str
+    line: int
+    values: Mapping[str, str]
+
+    def cell(self, path: str) -> Cell | None:
+        """Return one value read as a cell; None when the section was not printed."""
+        text = self.values.get(path)
+        return None if text is None else parse_cell(text)
+
+
+@dataclass(frozen=True)
+class Dump:
+    """The head of the report and its cards. `attached` counts lost cards too."""
+
+    driver: str | None
+    cuda: str | None
+    attached: int | None
+    gpus: tuple[DumpGpu, ...]
+    sentences: tuple[Sentence, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether as many cards are printed as are attached."""
+        return self.attached is not None and len(self.gpus) == self.attached
+
+
+def is_dump(text: str) -> bool:
+    """Tell the report by its title, or by the first card of an excerpt."""
+    return "NVSMI LOG" in text or re.search(r"(?m)^Attached GPUs +:", text) is not None
+
+
+def parse_dump(text: str) -> Dump:
+    """Read the report."""
+    head: dict[str, str] = {}
+    gpus: list[DumpGpu] = []
+    sentences: list[Sentence] = []
+    values = head
+    path: list[tuple[int, str]] = []
+    for line in number_lines(text):
+        if bus := _BUS.match(line.text):
+            values, path = {}, []
+            gpus.append(DumpGpu(bus[1], line.number, values))
+        elif sentence := read_sentence(line):
+            sentences.append(sentence)
+        elif len(values) < _KEYS_CAP:
+            _take(line, values, path)
+    attached = head.get("Attached GPUs", "")
+    return Dump(
+        head.get("Driver Version") or head.get("KMD Version"),
+        head.get("CUDA Version") or head.get("CUDA UMD Version"),
+        int(attached) if re.fullmatch(r"\d{1,4}", attached) else None,
+        tuple(gpus),
+        tuple(sentences),
+    )
+
+
+def _take(line: Line, values: dict[str, str], path: list[tuple[int, str]]) -> None:
+    """File one line under the sections that its indent puts it into."""
+    text = line.text[:512].rstrip()
+    bare = text.strip()
+    if not bare or bare.startswith("="):
+        return
+    indent = len(text) - len(text.lstrip())
+    while path and path[-1][0] >= indent:
+        path.pop()
+    if pair := _PAIR.match(text):
+        values["/".join([name for _, name in path] + [pair[2]])] = pair[3].strip()
+        # A key with an empty value opens a section in some releases.
+        if not pair[3].strip():
+            path.append((indent, pair[2]))
+    else:
+        path.append((indent, bare))

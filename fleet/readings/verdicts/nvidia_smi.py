@@ -1,0 +1,205 @@
+"""What a pasted nvidia-smi output says: which form it is, and what is wrong with which card."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fleet.readings.nvidia_smi.dump import Dump, is_dump, parse_dump
+from fleet.readings.nvidia_smi.listing import Listing, parse_listing
+from fleet.readings.nvidia_smi.nvlink import LINK_LINE, NvLinkStatus, parse_nvlink
+from fleet.readings.nvidia_smi.sentences import ASKED_WRONGLY_KINDS, Sentence, read_sentences
+from fleet.readings.nvidia_smi.table import SmiTable, is_table, parse_table
+from fleet.readings.report import Finding, Report, verdict_of
+from fleet.readings.text import number_lines
+from fleet.readings.verdicts.nvidia_smi_query import report_query
+
+_KIND = "nvidia-smi"
+_UNANSWERED = ASKED_WRONGLY_KINDS | {"library_missing", "tool_missing", "nvml"}
+
+
+def report_nvidia_smi(text: str) -> Report:
+    """Judge one capture of nvidia-smi, whatever its form."""
+    lines = number_lines(text)
+    if is_dump(text):
+        return _report_dump(parse_dump(text))
+    if any(LINK_LINE.match(line.text) for line in lines) or "NVLink" in text or "Nvlink" in text:
+        return _report_nvlink(parse_nvlink(text))
+    if is_table(text):
+        return _report_table(parse_table(text))
+    listing = parse_listing(text)
+    if listing.gpus:
+        return _report_listing(listing)
+    report = report_query(text)
+    if report.values.get("samples"):
+        return report
+    return _report_sentences(read_sentences(lines), report)
+
+
+def sentence_findings(sentences: tuple[Sentence, ...]) -> Iterator[Finding]:
+    """Turn sentences into findings: a broken card is an error, a wrong question a warning."""
+    for sentence in sentences:
+        severity = "warn" if sentence.kind in _UNANSWERED else "error"
+        if sentence.kind in ("nvlink_mig",):
+            severity = "info"
+        yield Finding(sentence.kind, severity, sentence.text[:300], (sentence.line,))
+
+
+def lost_gpu(sentences: tuple[Sentence, ...]) -> dict[str, Any]:
+    """Name the first lost card, as values of a report."""
+    lost = [s for s in sentences if s.kind == "lost_gpu"]
+    return {"lost_gpu": {"index": lost[0].index, "pci": lost[0].pci}} if lost else {}
+
+
+def _report_listing(listing: Listing) -> Report:
+    findings = tuple(sentence_findings(listing.sentences))
+    migs = [m for g in listing.gpus for m in g.migs]
+    count = len(listing.gpus)
+    return Report(
+        _KIND,
+        "list",
+        listing.complete and not listing.sentences,
+        verdict_of(findings, known_good=listing.complete),
+        f"{count} GPU listed, {len(migs)} MIG devices"
+        + (f", {len(listing.sentences)} did not answer" if listing.sentences else ""),
+        findings,
+        {
+            "gpu_count": count,
+            "names": [g.name for g in listing.gpus],
+            "uuids": [g.uuid for g in listing.gpus],
+            "mig_device_count": len(migs),
+            "mig_profiles": [m.profile for m in migs],
+            **lost_gpu(listing.sentences),
+        },
+        listing.unread,
+    )
+
+
+def _report_nvlink(status: NvLinkStatus) -> Report:
+    up = [g.up for g in status.gpus]
+    rates = sorted({x.gbs for g in status.gpus for x in g.links or () if x.gbs is not None})
+    findings = (*sentence_findings(status.sentences), *_link_findings(status))
+    reasons = [g.reason for g in status.gpus if g.links is None and g.reason]
+    return Report(
+        _KIND,
+        "nvlink-status",
+        status.complete,
+        verdict_of(findings, known_good=status.complete and not reasons),
+        _link_summary(status),
+        findings,
+        {
+            "gpu_count": len(status.gpus) or None,
+            "links": None if reasons else up,
+            "links_up": up[0] if len(up) == 1 else up,
+            "gbps_per_link": rates[0] if len(rates) == 1 else (rates or None),
+            "reason": reasons[0] if reasons else None,
+        },
+        status.unread,
+    )
+
+
+def _link_findings(status: NvLinkStatus) -> Iterator[Finding]:
+    most = max((g.up or 0 for g in status.gpus), default=0)
+    for gpu in status.gpus:
+        if gpu.links is None:
+            yield Finding("no_links_read", "info", f"GPU {gpu.index}: {gpu.reason or 'no links'}")
+        elif gpu.up == 0:
+            text = f"GPU {gpu.index} has no active NVLink"
+            yield Finding("nvlink_down", "error" if most else "warn", text, (gpu.line,))
+        elif (gpu.up or 0) < most:
+            text = f"GPU {gpu.index} has {gpu.up} active NVLinks, others {most}"
+            yield Finding("nvlink_down", "error", text, (gpu.line,))
+
+
+def _link_summary(status: NvLinkStatus) -> str:
+    said = [f"GPU {g.index}: {g.reason if g.up is None else g.up}" for g in status.gpus]
+    return "Active NVLinks by card: " + (", ".join(said[:16]) or "none read")
+
+
+def _report_table(table: SmiTable) -> Report:
+    findings = (*sentence_findings(table.sentences), *_table_findings(table))
+    gpu = table.gpus[0] if len(table.gpus) == 1 else None
+    err = sorted({f for g in table.gpus for f in g.err_fields})
+    return Report(
+        _KIND,
+        "table",
+        table.is_whole,
+        verdict_of(findings, known_good=table.is_whole),
+        f"{len(table.gpus)} GPU, {len(table.migs)} MIG devices, {len(table.processes)} processes"
+        if table.is_whole
+        else "Only a part of the table is in this text.",
+        findings,
+        {
+            "gpu_count": len(table.gpus) if table.is_whole else None,
+            "mig_device_count": len(table.migs),
+            "driver": table.driver,
+            "cuda": table.cuda,
+            "gpu_util": gpu.util_percent if gpu else [g.util_percent for g in table.gpus],
+            "memory_used_mib": gpu.memory_used_mib
+            if gpu
+            else [g.memory_used_mib for g in table.gpus],
+            "memory_total_mib": gpu.memory_total_mib
+            if gpu
+            else [g.memory_total_mib for g in table.gpus],
+            "ecc_uncorrected": [g.ecc_uncorrected for g in table.gpus],
+            "err_fields": [f for f in ("fan", "temp", "perf", "power", "ecc") if f in err],
+            **lost_gpu(table.sentences),
+        },
+    )
+
+
+def _table_findings(table: SmiTable) -> Iterator[Finding]:
+    for gpu in table.gpus:
+        if gpu.err_fields:
+            text = f"GPU {gpu.index}: ERR! in {', '.join(gpu.err_fields)}; reset or reboot"
+            yield Finding("err_cells", "error", text.replace("GPU None", "A card"), (gpu.line,))
+        if gpu.ecc_uncorrected:
+            text = f"GPU {gpu.index}: {gpu.ecc_uncorrected} uncorrected ECC errors since boot"
+            yield Finding("ecc_uncorrected", "error", text, (gpu.line,))
+
+
+def _report_dump(dump: Dump) -> Report:
+    findings = tuple(sentence_findings(dump.sentences))
+    names = [g.values.get("Product Name") for g in dump.gpus]
+    if dump.attached is not None and len(dump.gpus) < dump.attached:
+        text = f"{dump.attached} GPUs attached, {len(dump.gpus)} printed"
+        findings += (Finding("incomplete", "warn", text),)
+    return Report(
+        _KIND,
+        "dump",
+        dump.complete,
+        verdict_of(findings, known_good=dump.complete),
+        f"{len(dump.gpus)} of {dump.attached or 'unknown'} attached GPUs printed",
+        findings,
+        {
+            "gpu_count": len(dump.gpus),
+            "attached": dump.attached,
+            "driver": dump.driver,
+            "cuda": dump.cuda,
+            "names": names,
+            **lost_gpu(dump.sentences),
+        },
+    )
+
+
+def _report_sentences(sentences: tuple[Sentence, ...], query: Report) -> Report:
+    if not sentences:
+        return query
+    findings = tuple(sentence_findings(sentences))
+    first = sentences[0]
+    none = any(s.kind == "no_devices" for s in sentences)
+    return Report(
+        _KIND,
+        "sentence",
+        False,
+        verdict_of(findings, known_good=False),
+        "; ".join(s.text[:200] for s in sentences[:3]),
+        findings,
+        {
+            "gpu_count": 0 if none else None,
+            "error": first.kind,
+            "field": first.field,
+            **lost_gpu(sentences),
+        },
+        query.unread,
+    )
