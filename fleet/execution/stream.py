@@ -8,12 +8,17 @@ from fleet.execution.host import Host
 
 
 class LogStream(models.Model):
-    """The output of one subject. A position in it is (stream, epoch, byte offset); lines are numbered from 1 once."""
+    """The output of one subject. A position in it is (stream, epoch, byte offset); lines are
+    numbered from 1 once.
+    """
 
     subject = models.OneToOneField(Subject, on_delete=models.CASCADE, related_name="stream")
     # what a line's rank is computed from: {"position", "gpus_per_node", "tp", "pp", "dp"}
     layout = models.JSONField(default=dict)
     epoch = models.PositiveIntegerField(default=0)
+    node_epoch = models.PositiveIntegerField(
+        default=0, help_text="the shim's epoch that `epoch` reads; a file that shrank gives a new one"
+    )
     end_offset = models.BigIntegerField(default=0, help_text="bytes of this epoch that are stored")
     line_count = models.BigIntegerField(default=0)
     warn_count = models.BigIntegerField(default=0)
@@ -40,7 +45,9 @@ class LogChunk(models.Model):
     warn_count = models.PositiveIntegerField(default=0)
     error_count = models.PositiveIntegerField(default=0)
     ranks = ArrayField(models.IntegerField(), default=list)
-    # zstd of lines `<ms since started_at> TAB <rank or -> TAB <D|I|W|E> TAB <subsystem> TAB <text> LF`
+    rank_counts = models.JSONField(default=dict, help_text="rank or - to [lines, warnings, errors]")
+    # zstd of lines `<ms since started_at> TAB <rank or -> TAB <D|I|W|E> TAB <subsystem> TAB <text>
+    # LF`
     body = models.BinaryField()
 
     class Meta:
