@@ -18,7 +18,8 @@ class Release(models.Model):
     pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="releases")
     title = models.CharField(max_length=120)
     state = models.CharField(max_length=12, choices=State, default=State.DRAFT)
-    # {"model": {slug, served_name, revision, manifest_sha256}, "image": {ref, digest, vllm_version, nccl},
+    # {"model": {slug, served_name, revision, manifest_sha256}, "image": {ref, digest, vllm_version,
+    # nccl},
     #  "launcher": "docker_mp", "shape": {tp, pp, dp, ep, nodes}, "args": [...], "env": {...},
     #  "tokenizer": {...hashes}, "golden": [{id, messages, expect}]}
     content = models.JSONField()

@@ -1,0 +1,361 @@
+"""The life of a launch: its state table, and the decision of one tick from a snapshot. Pure; `now`
+is in the snapshot.
+
+Not in charge of doing anything: it names the next move and why, releases/services/launch_tick.py
+carries it out.
+Source: RELIABILITY.md section 4 (Launch), MISSION laws 1 and 3, LAB.md 4.6 (who stays silent when a
+rank dies).
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from fleet.rules.message import say
+
+CREATED, PREFLIGHT, STARTING, LOADING, WARMING, READY = (
+    "created",
+    "preflight",
+    "starting",
+    "loading",
+    "warming",
+    "ready",
+)
+FREEZING, STOPPING, FAILED, STOPPED = "freezing", "stopping", "failed", "stopped"
+
+LAUNCH_MOVES: dict[str, frozenset[str]] = {
+    # Before the first start command is committed nothing runs on a node: failing needs no clean-up.
+    CREATED: frozenset({PREFLIGHT, FAILED, STOPPED}),
+    PREFLIGHT: frozenset({STARTING, FAILED, STOPPED}),
+    STARTING: frozenset({LOADING, FREEZING, STOPPING}),
+    LOADING: frozenset({WARMING, FREEZING, STOPPING}),
+    WARMING: frozenset({READY, FREEZING, STOPPING}),
+    READY: frozenset({FREEZING, STOPPING}),
+    FREEZING: frozenset({STOPPING}),
+    STOPPING: frozenset({STOPPED, FAILED}),
+    FAILED: frozenset(),
+    STOPPED: frozenset(),
+}
+RUNNING_STATES = frozenset({STARTING, LOADING, WARMING, READY})
+ENDED = frozenset({FAILED, STOPPED})
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Waiting times in seconds, already divided by the time scale. Source: NUMBERS.md."""
+
+    start_window_s: float = 120.0
+    ready_s: float = 3600.0
+    warm_up_s: float = 300.0
+    evidence_s: float = 20.0
+    hang_s: float = 60.0
+    scrape_stale_s: float = 45.0
+
+
+@dataclass(frozen=True)
+class PositionSeen:
+    """What is known of one node of the launch. A state of '' means there is no such row yet."""
+
+    position: int
+    node: str
+    preflight: str = ""  # '', open, ok, bad
+    preflight_explanation: str = ""
+    start: str = ""  # state of the start command
+    start_explanation: str = ""
+    subject: str = ""  # state of the subject on the node
+    rc: int | None = None
+    phase: str = ""
+    failure: str = ""  # what its log says went wrong
+    world_size: int | None = None
+    evidence: str = ""  # '', open, done
+    stop: str = ""  # state of the newest stop command
+    stop_explanation: str = ""
+    is_reachable: bool = True
+    boot_changed: bool = False
+
+
+@dataclass(frozen=True)
+class GoldenSeen:
+    """The recurring golden probe of a ready unit, and whether its token counters move."""
+
+    tried_at: datetime | None = None
+    ok_at: datetime | None = None
+    misses: int = 0
+    error: str = ""
+    is_wrong_answer: bool = False
+    running: float | None = None
+    progress_at: datetime | None = None
+    metrics_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    state: str
+    now: datetime
+    state_at: datetime
+    start_deadline_at: datetime | None
+    world_size: int
+    cause: str
+    positions: tuple[PositionSeen, ...]
+    warm_up: str = ""  # '', open, right, wrong, failed
+    warm_up_explanation: str = ""
+    golden: GoldenSeen = field(default_factory=GoldenSeen)
+    is_braked: bool = False
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True)
+class Move:
+    """What to do next. `to` is None when the launch stays where it is; `explanation` says what it
+    waits for.
+    """
+
+    to: str | None
+    explanation: str
+    cause: str = ""
+
+
+def decide(seen: Snapshot) -> Move:
+    """Decide the next move of a launch."""
+    return _DECIDERS[seen.state](seen)
+
+
+def _created(seen: Snapshot) -> Move:
+    return Move(PREFLIGHT, say("Checking weights, image and leftovers on every node."))
+
+
+def _preflight(seen: Snapshot) -> Move:
+    bad = [p for p in seen.positions if p.preflight == "bad"]
+    if bad:
+        text = "; ".join(f"{p.node}: {p.preflight_explanation}" for p in bad)
+        return Move(FAILED, text, cause=say("Pre-flight refused: %(why)s", why=text))
+    waiting = [p.node for p in seen.positions if p.preflight != "ok"]
+    if not waiting:
+        return Move(STARTING, say("Starting every rank."))
+    if _age(seen, seen.state_at) > seen.limits.start_window_s:
+        text = say("No pre-flight answer from %(nodes)s.", nodes=_names(waiting))
+        return Move(FAILED, text, cause=text)
+    return Move(None, say("Pre-flight on %(nodes)s.", nodes=_names(waiting)))
+
+
+def _starting(seen: Snapshot) -> Move:
+    trouble = _start_trouble(seen) or _lost_rank(seen)
+    if trouble:
+        return Move(FREEZING, trouble, cause=trouble)
+    missing = [p.node for p in seen.positions if p.start != "succeeded" or p.subject == "new"]
+    if not missing:
+        return Move(
+            LOADING, say("All %(count)s nodes started; loading.", count=len(seen.positions))
+        )
+    if seen.start_deadline_at and seen.now > seen.start_deadline_at:
+        cause = say(
+            "The start window is over and %(nodes)s did not start: all ranks or none, "
+            "so the whole unit is taken down.",
+            nodes=_names(missing),
+        )
+        return Move(FREEZING, cause, cause=cause)
+    return Move(None, say("Waiting for %(nodes)s to start.", nodes=_names(missing)))
+
+
+def _start_trouble(seen: Snapshot) -> str:
+    for place in seen.positions:
+        if place.start in {"failed", "timed_out", "cancelled"}:
+            return say(
+                "%(node)s did not start: %(why)s",
+                node=place.node,
+                why=place.start_explanation or place.start,
+            )
+    return ""
+
+
+def _lost_rank(seen: Snapshot) -> str:
+    """Say which rank is gone, or return nothing. An exit code of 0 is not taken as success."""
+    for place in seen.positions:
+        if place.failure:
+            return say(
+                "%(node)s (position %(position)s): %(failure)s",
+                node=place.node,
+                position=place.position,
+                failure=place.failure,
+            )
+    for place in seen.positions:
+        if place.boot_changed:
+            return say("%(node)s was rebooted: its ranks are gone.", node=place.node)
+        if place.subject == "done":
+            return say(
+                "%(node)s lost its ranks: the engine ended with exit code %(rc)s.",
+                node=place.node,
+                rc=place.rc,
+            )
+        if place.subject in {"lost", "gone"}:
+            return say(
+                "%(node)s lost its ranks: the engine's process is no longer there.",
+                node=place.node,
+            )
+    return ""
+
+
+def _loading(seen: Snapshot) -> Move:
+    trouble = _lost_rank(seen) or _wrong_world(seen) or _unreachable(seen)
+    if trouble:
+        return Move(FREEZING, trouble, cause=trouble)
+    if seen.positions[0].phase == "ready":
+        return Move(WARMING, say("The engine answers; asking the golden prompts."))
+    if _age(seen, seen.state_at) > seen.limits.ready_s:
+        slow = min(seen.positions, key=lambda place: PHASES.index(place.phase or PHASES[0]))
+        cause = say(
+            "Not ready after %(seconds)s s: %(node)s stands in phase %(phase)s.",
+            seconds=round(seen.limits.ready_s),
+            node=slow.node,
+            phase=slow.phase or "start",
+        )
+        return Move(FREEZING, cause, cause=cause)
+    phases = ", ".join(f"{p.node} {p.phase or 'start'}" for p in seen.positions)
+    return Move(None, say("Loading: %(phases)s.", phases=phases))
+
+
+def _wrong_world(seen: Snapshot) -> str:
+    for place in seen.positions:
+        if place.world_size is not None and place.world_size != seen.world_size:
+            return say(
+                "%(node)s joined a world of %(found)s ranks, the plan has %(planned)s.",
+                node=place.node,
+                found=place.world_size,
+                planned=seen.world_size,
+            )
+    return ""
+
+
+def _unreachable(seen: Snapshot) -> str:
+    """A unit that is not complete yet must not wait for a node that went away (P28)."""
+    away = [p.node for p in seen.positions if not p.is_reachable]
+    if not away:
+        return ""
+    return say("%(nodes)s became unreachable before the unit was ready.", nodes=_names(away))
+
+
+def _warming(seen: Snapshot) -> Move:
+    trouble = _lost_rank(seen)
+    if trouble:
+        return Move(FREEZING, trouble, cause=trouble)
+    if seen.warm_up == "right":
+        return Move(READY, say("Ready: every golden prompt was answered exactly."))
+    if seen.warm_up == "wrong":
+        cause = say("Golden warm-up answered wrongly: %(why)s", why=seen.warm_up_explanation)
+        return Move(FREEZING, cause, cause=cause)
+    if _age(seen, seen.state_at) > seen.limits.warm_up_s:
+        cause = say("Golden warm-up got no answer: %(why)s", why=seen.warm_up_explanation or "-")
+        return Move(FREEZING, cause, cause=cause)
+    return Move(None, seen.warm_up_explanation or say("Waiting for the golden answers."))
+
+
+def _ready(seen: Snapshot) -> Move:
+    trouble = _lost_rank(seen) or _hang(seen)
+    if not trouble:
+        return Move(None, "")
+    if seen.is_braked:
+        return Move(None, say("Held by the mass-change brake: %(why)s", why=trouble))
+    return Move(FREEZING, trouble, cause=trouble)
+
+
+def _hang(seen: Snapshot) -> str:
+    """Judge the golden probe of a ready unit; a probe that was not tried lately says nothing.
+
+    A lone miss is no proof: two misses in a row and no right answer for `hang_s`. Wrong text is a
+    correctness failure and needs no wait beyond the second miss.
+    """
+    golden, limits = seen.golden, seen.limits
+    if golden.tried_at is None or _age(seen, golden.tried_at) > limits.scrape_stale_s:
+        return ""
+    if golden.misses < 2 or not seen.positions[0].is_reachable:
+        return ""
+    if golden.is_wrong_answer:
+        return say(
+            "Golden prompt answered wrongly %(times)s times: %(why)s",
+            times=golden.misses,
+            why=golden.error,
+        )
+    since = golden.ok_at or seen.state_at
+    if _age(seen, since) <= limits.hang_s:
+        return ""
+    return say(
+        "The endpoint generates nothing: %(times)s golden probes without an answer, "
+        "the last right answer %(seconds)s s ago. %(stalled)s",
+        times=golden.misses,
+        seconds=round(_age(seen, since)),
+        stalled=_stalled(seen),
+    )
+
+
+def _stalled(seen: Snapshot) -> str:
+    golden = seen.golden
+    if not golden.running or golden.progress_at is None:
+        return ""
+    return say(
+        "%(running)s requests are running and no token came for %(seconds)s s.",
+        running=round(golden.running),
+        seconds=round(_age(seen, golden.progress_at)),
+    )
+
+
+def _freezing(seen: Snapshot) -> Move:
+    waiting = [p.node for p in seen.positions if p.evidence != "done"]
+    if waiting and _age(seen, seen.state_at) <= seen.limits.evidence_s:
+        return Move(
+            None,
+            say(
+                "Freezing evidence on %(nodes)s before anything is stopped.", nodes=_names(waiting)
+            ),
+        )
+    return Move(STOPPING, say("Stopping every rank."))
+
+
+def _stopping(seen: Snapshot) -> Move:
+    unproved = [p for p in seen.positions if p.stop != "succeeded"]
+    if not unproved:
+        if seen.cause:
+            return Move(FAILED, say("%(cause)s Every rank is proved gone.", cause=seen.cause))
+        return Move(STOPPED, say("Every rank is proved gone."))
+    text = "; ".join(f"{p.node}: {p.stop_explanation or p.stop or '-'}" for p in unproved)
+    return Move(None, say("Not proved gone yet: %(nodes)s", nodes=text))
+
+
+def _ended(seen: Snapshot) -> Move:
+    return Move(None, "")
+
+
+_DECIDERS = {
+    CREATED: _created,
+    PREFLIGHT: _preflight,
+    STARTING: _starting,
+    LOADING: _loading,
+    WARMING: _warming,
+    READY: _ready,
+    FREEZING: _freezing,
+    STOPPING: _stopping,
+    FAILED: _ended,
+    STOPPED: _ended,
+}
+
+# In the order an engine goes through them (MODELS.md section 3).
+PHASES = (
+    "start",
+    "config",
+    "init",
+    "rendezvous",
+    "load",
+    "compile",
+    "profile",
+    "kv",
+    "capture",
+    "warmup",
+    "api",
+    "ready",
+)
+
+
+def _age(seen: Snapshot, at: datetime) -> float:
+    return (seen.now - at) / timedelta(seconds=1)
+
+
+def _names(nodes: list[str]) -> str:
+    return " and ".join(nodes) if len(nodes) < 3 else f"{', '.join(nodes[:-1])} and {nodes[-1]}"

@@ -1,0 +1,127 @@
+"""Judges what a node answered before a launch: weights, image, cards and leftovers. Pure; unknown is never a pass."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fleet.rules.message import say
+
+SECTIONS = ("ready", "image", "gpus", "leftovers")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One section of the node's answer: exit code and text."""
+
+    rc: int
+    text: str
+
+
+def preflight_sections(position: dict[str, Any], content: dict[str, Any], unit: str) -> list[dict]:
+    """Return the read-only commands of a pre-flight, one section each (shim verb probe)."""
+    image = f"{content['image']['name']}@{content['image']['digest']}"
+    leftovers = ["docker", "ps", "-a", "--no-trunc", "--filter", f"label=fleet.unit={unit}"]
+    argvs = {
+        "ready": ["cat", f"{position['model_dir']}/.ready"],
+        "image": ["docker", "image", "inspect", image, "--format", "json"],
+        "gpus": ["nvidia-smi", "-L"],
+        "leftovers": [*leftovers, "--format", "json"],
+    }
+    return [{"name": name, "timeout_s": 10, "argv": argvs[name]} for name in SECTIONS]
+
+
+def judge_preflight(content: dict[str, Any], answers: Mapping[str, Answer]) -> list[str]:
+    """Name everything that forbids a start on this node; an empty list is a pass."""
+    problems = []
+    for name, judge in (
+        ("ready", _judge_ready),
+        ("image", _judge_image),
+        ("gpus", _judge_gpus),
+        ("leftovers", _judge_leftovers),
+    ):
+        answer = answers.get(name)
+        if answer is None:
+            problems.append(say("%(section)s: no answer came back.", section=name))
+        else:
+            problems += judge(content, answer)
+    return problems
+
+
+def _judge_ready(content: dict[str, Any], answer: Answer) -> list[str]:
+    """Ready means the marker names this release's manifest; a directory alone proves nothing (P35)."""
+    wanted = content["model"]["manifest_sha256"]
+    if answer.rc:
+        return [say("weights: no .ready marker (%(text)s).", text=_short(answer.text))]
+    found = _json(answer.text).get("manifest_sha256")
+    if found == wanted:
+        return []
+    return [
+        say(
+            "weights: .ready names manifest %(found)s, the release pins %(wanted)s.",
+            found=str(found)[:12],
+            wanted=wanted[:12],
+        )
+    ]
+
+
+def _judge_image(content: dict[str, Any], answer: Answer) -> list[str]:
+    wanted = content["image"]["digest"]
+    if answer.rc:
+        return [say("image: %(text)s", text=_short(answer.text))]
+    rows = _json(answer.text)
+    row = rows[0] if isinstance(rows, list) and rows else rows if isinstance(rows, dict) else {}
+    digests = [str(ref).partition("@")[2] for ref in row.get("RepoDigests") or []]
+    if wanted in digests:
+        return []
+    return [
+        say(
+            "image: digest %(found)s on the node, the release pins %(wanted)s.",
+            found=", ".join(digests) or "none",
+            wanted=wanted,
+        )
+    ]
+
+
+def _judge_gpus(content: dict[str, Any], answer: Answer) -> list[str]:
+    wanted = content["shape"]["gpus_per_node"]
+    found = sum(1 for line in answer.text.splitlines() if line.startswith("GPU "))
+    if answer.rc == 0 and found == wanted:
+        return []
+    return [
+        say(
+            "GPUs: %(found)s answer, the shape needs %(wanted)s (%(text)s).",
+            found=found,
+            wanted=wanted,
+            text=_short(answer.text if answer.rc else ""),
+        )
+    ]
+
+
+def _judge_leftovers(content: dict[str, Any], answer: Answer) -> list[str]:
+    if answer.rc:
+        return [say("docker: %(text)s", text=_short(answer.text))]
+    running = [
+        row["Names"]
+        for row in map(_json, answer.text.splitlines())
+        if isinstance(row, dict) and row.get("State") == "running"
+    ]
+    if not running:
+        return []
+    return [
+        say(
+            "%(names)s of this unit still runs here; stop it before another launch.",
+            names=", ".join(running),
+        )
+    ]
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return {}
+
+
+def _short(text: str) -> str:
+    return " ".join(text.split())[:200]

@@ -1,0 +1,59 @@
+"""Freezes what a stop would destroy: command outputs and the stored log, as bytes with their SHA-256."""
+
+import hashlib
+from datetime import timedelta
+
+from django.db.models import Max
+
+from fleet.execution.models import Command, LogStream
+from fleet.execution.output import command_sections
+from fleet.execution.streams import lines_since
+from fleet.models import Evidence
+from releases.models import Launch, LaunchPosition
+
+LOG_SPAN = timedelta(minutes=10)
+LOG_LINES = 50_000
+
+
+def evidence_freeze(*, launch: Launch, title: str, origin: str, body: bytes) -> Evidence:
+    """Store bytes as evidence of a launch; the same title of the same launch is frozen once."""
+    found = Evidence.objects.filter(
+        object_kind="launch", object_id=launch.public_id, title=title
+    ).first()
+    return found or Evidence.objects.create(
+        object_kind="launch",
+        object_id=launch.public_id,
+        title=title,
+        origin=origin,
+        body=body,
+        size_bytes=len(body),
+        sha256=hashlib.sha256(body).hexdigest(),
+        is_rehearsal=launch.release.is_rehearsal,
+    )
+
+
+def command_freeze(*, launch: Launch, place: LaunchPosition, command: Command) -> None:
+    """Freeze every section that a settled evidence command brought; nothing brought, nothing frozen."""
+    for name, section in command_sections(command).items():
+        evidence_freeze(
+            launch=launch,
+            title=f"{place.node.name} {name}",
+            origin=f"{place.node.name}, {command.purpose}",
+            body=section.body,
+        )
+
+
+def stored_log_freeze(*, launch: Launch, place: LaunchPosition) -> None:
+    """Freeze the last ten minutes of the stored log of one position (P11): it needs no node."""
+    stream = LogStream.objects.filter(subject=place.subject).first()
+    end = stream and stream.chunks.aggregate(at=Max("ended_at"))["at"]
+    if not end:
+        return
+    lines = lines_since(stream, end - LOG_SPAN, limit=LOG_LINES)
+    text = "".join(f"{line.number} {line.at.isoformat()} {line.text}\n" for line in lines)
+    evidence_freeze(
+        launch=launch,
+        title=f"{place.node.name} log of the last 10 min",
+        origin=f"stream {stream.pk}, lines {lines[0].number} to {lines[-1].number}",
+        body=text.encode(),
+    )

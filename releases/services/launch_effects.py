@@ -1,0 +1,210 @@
+"""What each state of a launch does on the nodes: every effect is a dispatched command with a unique purpose."""
+
+from typing import Any
+
+from django.conf import settings
+
+from fleet.execution.dispatch import command_dispatch, subject_create
+from fleet.execution.models import Command, Scrape
+from releases.launchers.docker_mp import argv_of
+from releases.models import Launch, LaunchPosition
+from releases.rules.preflight import preflight_sections
+
+GRACE_S = 20
+GOLDEN_EVERY_S, METRICS_EVERY_S = 20.0, 5.0
+METRIC_FAMILIES = [
+    "vllm:num_requests_running",
+    "vllm:num_requests_waiting",
+    "vllm:kv_cache_usage_perc",
+    "vllm:generation_tokens_total",
+    "vllm:prompt_tokens_total",
+]
+_EVIDENCE_ARGVS = {
+    "nvidia-smi-L": ["nvidia-smi", "-L"],
+    "compute-apps": [
+        "nvidia-smi",
+        "--query-compute-apps=gpu_uuid,pid,process_name,used_memory",
+        "--format=csv",
+    ],
+    "docker-ps": ["docker", "ps", "-a", "--no-trunc", "--format", "json"],
+}
+
+
+def purpose_of(launch: Launch, step: str) -> str:
+    return f"launch:{launch.public_id}/{step}"
+
+
+def dispatch_preflight(launch: Launch) -> None:
+    for place in _places(launch):
+        command_dispatch(
+            purpose=purpose_of(launch, f"preflight/{place.position}"),
+            host=place.node.host,
+            verb="probe",
+            queue="start",
+            effect="probe",
+            payload={
+                "sections": preflight_sections(
+                    _planned(launch, place), launch.release.content, launch.replica.name
+                )
+            },
+            deadline_s=30.0,
+            topic=launch.topic,
+        )
+
+
+def dispatch_starts(launch: Launch) -> None:
+    """Start every rank at once: all start commands are committed together, or none is."""
+    for place in _places(launch):
+        planned = _planned(launch, place)
+        place.subject = subject_create(
+            host=place.node.host,
+            name=planned["subject"],
+            container=planned["container"],
+            plan_sha=launch.plan_sha256,
+            layout=planned["layout"],
+        )
+        place.start = command_dispatch(
+            purpose=purpose_of(launch, f"start/{place.position}"),
+            host=place.node.host,
+            verb="start",
+            queue="start",
+            effect="ensure",
+            subject=place.subject,
+            payload={"argv": argv_of(planned, launch.plan_sha256), "env": {}, "epoch": 1},
+            deadline_s=60.0,
+            topic=launch.topic,
+        )
+        place.save(update_fields=["subject", "start"])
+
+
+def dispatch_golden(launch: Launch, attempt: int) -> None:
+    """Ask every golden prompt of the release through the unit's real endpoint (law 3)."""
+    http = launch.plan["http"]
+    head = _places(launch)[0]
+    for prompt in launch.release.content["golden"]:
+        command_dispatch(
+            purpose=purpose_of(launch, f"golden/{prompt['id']}#{attempt}"),
+            host=head.node.host,
+            verb="http",
+            queue="gate",
+            effect="probe",
+            payload={
+                "method": "POST",
+                "address": http["address"],
+                "port": http["port"],
+                "path": "/v1/chat/completions",
+                "headers": {},
+                "body": golden_body(launch, prompt),
+                "timeout_s": 30,
+            },
+            deadline_s=40.0,
+            topic=launch.topic,
+        )
+
+
+def golden_body(launch: Launch, prompt: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "model": launch.release.content["model"]["served_name"],
+        "messages": prompt["messages"],
+        "temperature": 0,
+        "max_tokens": 256,
+    }
+
+
+def watch_endpoint(launch: Launch) -> None:
+    """Let the watch ask the golden prompt and read /metrics of the unit, recurring."""
+    head, http = _places(launch)[0], launch.plan["http"]
+    prompt = launch.release.content["golden"][0]
+    common = {"host": head.node.host, "port": http["port"]}
+    Scrape.objects.update_or_create(
+        key=purpose_of(launch, "golden"),
+        defaults={
+            **common,
+            "kind": "golden",
+            "method": "POST",
+            "path": "/v1/chat/completions",
+            "body": golden_body(launch, prompt),
+            "expect": prompt["expect"],
+            "every_s": GOLDEN_EVERY_S / settings.TIME_SCALE,
+            "timeout_s": max(2.0, 15.0 / settings.TIME_SCALE),
+        },
+    )
+    Scrape.objects.update_or_create(
+        key=purpose_of(launch, "metrics"),
+        defaults={
+            **common,
+            "kind": "metrics",
+            "path": "/metrics",
+            "keep": METRIC_FAMILIES,
+            "every_s": METRICS_EVERY_S / settings.TIME_SCALE,
+            "timeout_s": max(2.0, 5.0 / settings.TIME_SCALE),
+        },
+    )
+
+
+def unwatch_endpoint(launch: Launch) -> None:
+    Scrape.objects.filter(key__startswith=purpose_of(launch, "")).delete()
+
+
+def dispatch_evidence(launch: Launch) -> None:
+    """Read what a stop would destroy: the node's own log file, cards, processes, containers."""
+    for place in _places(launch):
+        if place.subject is None:
+            continue
+        common = {
+            "host": place.node.host,
+            "queue": "stop",
+            "effect": "probe",
+            "deadline_s": 15.0,
+            "topic": launch.topic,
+        }
+        command_dispatch(
+            purpose=purpose_of(launch, f"evidence/{place.position}/log"),
+            verb="collect",
+            subject=place.subject,
+            payload={"files": ["out"]},
+            **common,
+        )
+        container = _planned(launch, place)["container"]
+        argvs = {**_EVIDENCE_ARGVS, "docker-inspect": ["docker", "inspect", container]}
+        command_dispatch(
+            purpose=purpose_of(launch, f"evidence/{place.position}/state"),
+            verb="probe",
+            payload={
+                "sections": [
+                    {"name": name, "timeout_s": 5, "argv": argv} for name, argv in argvs.items()
+                ]
+            },
+            **common,
+        )
+
+
+def dispatch_stops(launch: Launch, attempt: int) -> None:
+    """Stop every rank of the unit, also those of which nothing is known: never a part of it."""
+    for place in _places(launch):
+        if place.subject is None or (place.stop and place.stop.state == "succeeded"):
+            continue
+        place.stop = command_dispatch(
+            purpose=purpose_of(launch, f"stop/{place.position}#{attempt}"),
+            host=place.node.host,
+            verb="stop",
+            queue="stop",
+            effect="ensure",
+            subject=place.subject,
+            payload={"grace_s": GRACE_S, "container": _planned(launch, place)["container"]},
+            deadline_s=60.0,
+            topic=launch.topic,
+        )
+        place.save(update_fields=["stop"])
+
+
+def commands_of(launch: Launch, step: str) -> list[Command]:
+    return list(Command.objects.filter(purpose__startswith=purpose_of(launch, step)).order_by("id"))
+
+
+def _places(launch: Launch) -> list[LaunchPosition]:
+    return list(launch.positions.select_related("node__host", "subject", "start", "stop"))
+
+
+def _planned(launch: Launch, place: LaunchPosition) -> dict[str, Any]:
+    return launch.plan["positions"][place.position]

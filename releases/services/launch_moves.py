@@ -1,0 +1,72 @@
+"""The one door through which a launch changes its state, with its unit, the trail and the doorbell."""
+
+from django.db import transaction
+from django.db.models import F
+from django.db.models.functions import Now
+
+from fleet.doorbell import ring
+from fleet.models import Replica
+from fleet.services.replicas import members_free, replica_move
+from fleet.services.trail import Actor, trail_add
+from releases.models import Launch
+from releases.rules import launch as rules
+
+# What the unit is while its launch is there; a unit gets traffic (serving) only from the gateway.
+_UNIT_STATE = {
+    rules.STARTING: Replica.State.LAUNCHING,
+    rules.WARMING: Replica.State.WARMING,
+    rules.READY: Replica.State.READY,
+    rules.STOPPING: Replica.State.STOPPING,
+    rules.STOPPED: Replica.State.STOPPED,
+    rules.FAILED: Replica.State.FAILED,
+}
+
+
+class IllegalMove(Exception):
+    """A move that the launch's state table does not have: a fault of ours, never of the operator."""
+
+
+@transaction.atomic
+def launch_move(
+    *, launch: Launch, to: str, explanation: str, actor: Actor, cause: str = "", reason: str = ""
+) -> bool:
+    """Move a launch by compare-and-swap; False when somebody else moved it first."""
+    before = launch.state
+    if to not in rules.LAUNCH_MOVES[before]:
+        raise IllegalMove(f"{launch}: {before} > {to} is not in the table")
+    changes = {
+        "state": to,
+        "explanation": explanation,
+        "state_at": Now(),
+        "version": F("version") + 1,
+    }
+    if cause and not launch.cause:
+        changes["cause"] = cause
+    if to == rules.READY:
+        changes["ready_at"] = Now()
+    if to in rules.ENDED:
+        changes["ended_at"] = Now()
+    if not Launch.objects.filter(pk=launch.pk, state=before).update(**changes):
+        return False
+    launch.refresh_from_db()
+    trail_add(
+        actor=actor,
+        verb=f"launch.{to}",
+        object_kind="launch",
+        object_id=launch.public_id,
+        reason=reason or cause,
+        before={"state": before},
+        after={"state": to},
+    )
+    _move_unit(launch, to, explanation, actor)
+    ring(launch.topic, f"replica-{launch.replica.name}", "fleet")
+    return True
+
+
+def _move_unit(launch: Launch, to: str, explanation: str, actor: Actor) -> None:
+    if to in rules.ENDED:
+        members_free(replica=launch.replica)
+    if to in _UNIT_STATE:
+        replica_move(
+            replica=launch.replica, to=_UNIT_STATE[to], explanation=explanation, actor=actor
+        )

@@ -1,0 +1,202 @@
+"""Gathers what is known of a launch into the snapshot that the rule decides on. Reads only."""
+
+import json
+from datetime import datetime
+
+from django.conf import settings
+from django.utils import timezone
+
+from fleet.execution import states
+from fleet.execution.models import Command, Host, Scrape
+from fleet.execution.output import command_sections
+from fleet.rules.message import say
+from fleet.selectors.brake import is_braked
+from releases.models import Launch, LaunchPosition
+from releases.rules import launch as rules
+from releases.rules.preflight import Answer, judge_preflight
+from releases.services.launch_effects import commands_of, purpose_of
+
+
+def limits() -> rules.Limits:
+    """The rule's waiting times, divided by TIME_SCALE. The load time is the engine's, not ours: it stays."""
+    wanted, scale = rules.Limits(), settings.TIME_SCALE
+    return rules.Limits(
+        start_window_s=wanted.start_window_s / scale,
+        ready_s=wanted.ready_s,
+        warm_up_s=wanted.warm_up_s / scale,
+        evidence_s=wanted.evidence_s / scale,
+        hang_s=wanted.hang_s / scale,
+        scrape_stale_s=wanted.scrape_stale_s / scale,
+    )
+
+
+def launch_seen(launch: Launch) -> rules.Snapshot:
+    """Build the snapshot of one launch. Queries: a constant number, fewest for a ready unit."""
+    warm_up, warm_up_explanation = _warm_up(launch)
+    return rules.Snapshot(
+        state=launch.state,
+        now=timezone.now(),
+        state_at=launch.state_at,
+        start_deadline_at=launch.start_deadline_at,
+        world_size=launch.plan["world_size"],
+        cause=launch.cause,
+        positions=tuple(_positions(launch)),
+        warm_up=warm_up,
+        warm_up_explanation=warm_up_explanation,
+        golden=_golden(launch),
+        is_braked=is_braked(),
+        limits=limits(),
+    )
+
+
+def _positions(launch: Launch) -> list[rules.PositionSeen]:
+    preflight = _by_position(launch, "preflight/") if launch.state == rules.PREFLIGHT else {}
+    evidence = _by_position(launch, "evidence/") if launch.state == rules.FREEZING else {}
+    places = launch.positions.select_related("node__host", "subject", "start", "stop")
+    return [_position(launch, place, preflight, evidence) for place in places]
+
+
+def _position(launch: Launch, place: LaunchPosition, preflight, evidence) -> rules.PositionSeen:
+    facts, subject, host = place.reader_state, place.subject, place.node.host
+    state, explanation = _preflight(launch, preflight.get(place.position, []))
+    return rules.PositionSeen(
+        position=place.position,
+        node=place.node.name,
+        preflight=state,
+        preflight_explanation=explanation,
+        start=place.start.state if place.start else "",
+        start_explanation=place.start.explanation if place.start else "",
+        subject=subject.state if subject else "",
+        rc=subject.rc if subject else None,
+        phase=place.phase,
+        failure=facts.get("failure", ""),
+        world_size=facts.get("world_size"),
+        evidence=_evidence(place, evidence.get(place.position, [])),
+        stop=_stop_state(place),
+        stop_explanation=place.stop.explanation if place.stop else "",
+        is_reachable=host.reach != Host.Reach.UNREACHABLE,
+        boot_changed=bool(
+            subject and subject.boot_id and host.boot_id and subject.boot_id != host.boot_id
+        ),
+    )
+
+
+def _by_position(launch: Launch, step: str) -> dict[int, list[Command]]:
+    found: dict[int, list[Command]] = {}
+    for command in commands_of(launch, step):
+        position = command.purpose.removeprefix(purpose_of(launch, step)).partition("/")[0]
+        found.setdefault(int(position), []).append(command)
+    return found
+
+
+def _preflight(launch: Launch, commands: list[Command]) -> tuple[str, str]:
+    if not commands:
+        return "", ""
+    command = commands[0]
+    if not command.is_settled:
+        return "open", command.explanation
+    if command.state != states.SUCCEEDED:
+        return "bad", command.explanation or command.state
+    answers = {
+        name: Answer(section.rc, section.body.decode(errors="replace"))
+        for name, section in command_sections(command).items()
+    }
+    problems = judge_preflight(launch.release.content, answers)
+    if not problems:
+        return "ok", ""
+    return "bad", say("%(problems)s", problems=_joined(problems))
+
+
+def _joined(problems: list[str]) -> str:
+    """Fold several sentences into one; each keeps its own translation."""
+    text = problems[0]
+    for problem in problems[1:]:
+        text = say("%(first)s %(then)s", first=text, then=problem)
+    return text
+
+
+def _evidence(place: LaunchPosition, commands: list[Command]) -> str:
+    if place.subject is None:
+        return "done"
+    if not commands:
+        return ""
+    return "done" if all(command.is_settled for command in commands) else "open"
+
+
+def _stop_state(place: LaunchPosition) -> str:
+    if place.subject is None:
+        return states.SUCCEEDED  # never started here: there is nothing to prove
+    return place.stop.state if place.stop else ""
+
+
+def _warm_up(launch: Launch) -> tuple[str, str]:
+    if launch.state != rules.WARMING:
+        return "", ""
+    commands = commands_of(launch, "golden/")
+    if not commands:
+        return "", ""
+    attempt = max(_attempt(command) for command in commands)
+    newest = [command for command in commands if _attempt(command) == attempt]
+    if not all(command.is_settled for command in newest):
+        return "open", say("Golden prompts asked, attempt %(attempt)s.", attempt=attempt)
+    return _judge_golden(launch, newest)
+
+
+def _judge_golden(launch: Launch, commands: list[Command]) -> tuple[str, str]:
+    expected = {prompt["id"]: prompt["expect"] for prompt in launch.release.content["golden"]}
+    for command in commands:
+        prompt = command.purpose.rpartition("/")[2].partition("#")[0]
+        if command.state != states.SUCCEEDED:
+            return "failed", command.explanation or command.state
+        status = (command.answer or {}).get("status")
+        if status != 200:
+            return "failed", say("%(prompt)s: HTTP %(status)s", prompt=prompt, status=status)
+        found = answer_text(command)
+        if found != expected[prompt]:
+            return "wrong", say(
+                "%(prompt)s: expected “%(expected)s”, found “%(found)s”",
+                prompt=prompt,
+                expected=expected[prompt][:200],
+                found=(found or "")[:200],
+            )
+    return "right", ""
+
+
+def answer_text(command: Command) -> str | None:
+    """Return the text of a chat completion, None when the body is none."""
+    section = command_sections(command).get("body")
+    try:
+        return json.loads(section.body)["choices"][0]["message"]["content"]
+    except (AttributeError, ValueError, KeyError, IndexError, TypeError):
+        return None
+
+
+def golden_attempt(launch: Launch) -> int:
+    return max((_attempt(command) for command in commands_of(launch, "golden/")), default=0)
+
+
+def _attempt(command: Command) -> int:
+    return int(command.purpose.rpartition("#")[2])
+
+
+def _golden(launch: Launch) -> rules.GoldenSeen:
+    if launch.state != rules.READY:
+        return rules.GoldenSeen()
+    rows = {row.kind: row for row in Scrape.objects.filter(key__startswith=purpose_of(launch, ""))}
+    golden, metrics = rows.get("golden"), rows.get("metrics")
+    if golden is None:
+        return rules.GoldenSeen()
+    return rules.GoldenSeen(
+        tried_at=golden.tried_at,
+        ok_at=_later(golden.ok_at, launch.ready_at),
+        misses=golden.misses,
+        error=golden.error,
+        is_wrong_answer=bool(golden.misses and golden.status == 200 and golden.found),
+        running=metrics.values.get("vllm:num_requests_running") if metrics else None,
+        progress_at=metrics.progress_at if metrics else None,
+        metrics_at=metrics.ok_at if metrics else None,
+    )
+
+
+def _later(first: datetime | None, second: datetime | None) -> datetime | None:
+    return max((at for at in (first, second) if at), default=None)

@@ -1,0 +1,129 @@
+"""One tick over the live launches: lock a row, build its snapshot, decide, carry the move out, commit.
+
+Safe to run twice or never; two conductors skip each other's rows.
+"""
+
+from datetime import timedelta
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Max
+from django.utils import timezone
+
+from fleet.doorbell import ring
+from fleet.execution.faults import fault_point
+from fleet.services.trail import rule_actor
+from releases.models import Launch
+from releases.rules import launch as rules
+from releases.services import launch_effects as effects
+from releases.services.evidence import command_freeze, stored_log_freeze
+from releases.services.launch_log import positions_read
+from releases.services.launch_moves import launch_move
+from releases.services.launch_seen import golden_attempt, launch_seen, limits
+
+STOP_RETRY_S = 30.0
+
+
+def launches_advance() -> int:
+    """Advance every live launch by at most a few moves; return how many launches moved."""
+    ids = Launch.objects.filter(state__in=Launch.LIVE).order_by("pk").values_list("pk", flat=True)
+    return sum(launch_advance(pk) for pk in list(ids))
+
+
+@transaction.atomic
+def launch_advance(pk: int) -> bool:
+    """Advance one launch by one move. False when it stays, or when another conductor holds it."""
+    launch = (
+        Launch.objects.select_for_update(of=("self",), skip_locked=True)
+        .select_related("replica__pool", "release")
+        .filter(pk=pk, state__in=Launch.LIVE)
+        .first()
+    )
+    if launch is None:
+        return False
+    if launch.state in rules.RUNNING_STATES:
+        positions_read(launch)
+    move = rules.decide(launch_seen(launch))
+    fault_point("launch-decided")
+    if move.to is None:
+        _stay(launch, move)
+        return False
+    before = launch.state
+    moved = launch_move(
+        launch=launch,
+        to=move.to,
+        explanation=move.explanation,
+        cause=move.cause,
+        actor=rule_actor(f"launch-{before}"),
+    )
+    if moved:
+        _enter(launch, before)
+        fault_point(f"launch-{move.to}")
+    return moved
+
+
+def _enter(launch: Launch, before: str) -> None:
+    """Do what belongs to the new state, in the transaction of the move."""
+    if launch.state == rules.PREFLIGHT:
+        effects.dispatch_preflight(launch)
+    elif launch.state == rules.STARTING:
+        deadline = timezone.now() + timedelta(seconds=limits().start_window_s)
+        Launch.objects.filter(pk=launch.pk).update(start_deadline_at=deadline)
+        effects.dispatch_starts(launch)
+    elif launch.state == rules.WARMING:
+        effects.dispatch_golden(launch, attempt=1)
+    elif launch.state == rules.READY:
+        effects.watch_endpoint(launch)
+    elif launch.state == rules.FREEZING:
+        effects.unwatch_endpoint(launch)
+        effects.dispatch_evidence(launch)
+        _freeze_stored_logs(launch)
+    elif launch.state == rules.STOPPING:
+        if before == rules.FREEZING:
+            _freeze_outputs(launch)
+        effects.unwatch_endpoint(launch)
+        effects.dispatch_stops(launch, attempt=1)
+
+
+def _freeze_stored_logs(launch: Launch) -> None:
+    for place in launch.positions.exclude(subject=None).select_related("node__host", "subject"):
+        stored_log_freeze(launch=launch, place=place)
+
+
+def _freeze_outputs(launch: Launch) -> None:
+    for place in launch.positions.select_related("node__host", "subject"):
+        for command in effects.commands_of(launch, f"evidence/{place.position}/"):
+            command_freeze(launch=launch, place=place, command=command)
+
+
+def _stay(launch: Launch, move: rules.Move) -> None:
+    if launch.state == rules.WARMING:
+        _ask_again(launch)
+    elif launch.state == rules.STOPPING:
+        _stop_again(launch)
+    if move.explanation != launch.explanation:
+        Launch.objects.filter(pk=launch.pk).update(explanation=move.explanation)
+        ring(launch.topic, f"replica-{launch.replica.name}")
+
+
+def _ask_again(launch: Launch) -> None:
+    """A golden round that got no answer is asked anew; a wrong answer is not."""
+    seen = launch_seen(launch)
+    if seen.warm_up == "failed":
+        effects.dispatch_golden(launch, attempt=golden_attempt(launch) + 1)
+
+
+def _stop_again(launch: Launch) -> None:
+    """Repeat stops that ended without proof, at most one round each `STOP_RETRY_S`."""
+    unproved = [
+        place.stop
+        for place in launch.positions.select_related("stop")
+        if place.stop and place.stop.is_settled and place.stop.state != "succeeded"
+    ]
+    if not unproved:
+        return
+    newest = launch.positions.aggregate(at=Max("stop__created_at"))["at"]
+    if timezone.now() - newest < timedelta(seconds=STOP_RETRY_S / settings.TIME_SCALE):
+        return
+    attempt = max(int(stop.purpose.rpartition("#")[2]) for stop in unproved)
+    effects.dispatch_stops(launch, attempt=attempt + 1)

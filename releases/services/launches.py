@@ -1,0 +1,236 @@
+"""Asking for a launch and for its end. What happens in between is decided tick by tick (launch_tick.py)."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import transaction
+
+from fleet.execution.faults import fault_point
+from fleet.execution.models import Host
+from fleet.models import Member, Node, Replica
+from fleet.rules.message import say
+from fleet.services.replicas import members_reserve, replica_move
+from fleet.services.trail import Actor, trail_add
+from releases.launchers.docker_mp import Place, plan_render, plan_sha256
+from releases.models import Launch, LaunchPosition, Release
+from releases.rules import launch as rules
+from releases.services.launch_moves import launch_move
+
+LAUNCHABLE = {
+    Replica.State.PLANNED,
+    Replica.State.STOPPED,
+    Replica.State.FAILED,
+}
+
+
+class LaunchRefused(Exception):
+    """The launch may not be made; `reasons` are sentences for the person who asked."""
+
+    def __init__(self, reasons: list[str]) -> None:
+        super().__init__("; ".join(reasons))
+        self.reasons = reasons
+
+
+@dataclass(frozen=True)
+class Preview:
+    """The plan as it would run, and why it may not run now (empty when it may)."""
+
+    plan: dict[str, Any] | None
+    plan_sha256: str
+    refusals: list[str]
+
+
+def launch_preview(*, replica: Replica, release: Release) -> Preview:
+    """Render the plan of the unit's next generation and say what stands against it. Writes nothing."""
+    members = _members(replica)
+    refusals = [
+        *_unit_refusals(replica, release),
+        *_shape_refusals(release, members),
+        *(reason for member in members for reason in node_refusals(member.node)),
+    ]
+    if len(members) != release.content["shape"]["nodes"]:
+        return Preview(None, "", refusals)
+    plan = _plan(replica, release, members)
+    return Preview(plan, plan_sha256(plan), refusals)
+
+
+@transaction.atomic
+def launch_create(
+    *, replica: Replica, release: Release, actor: Actor, user=None, plan_sha: str = ""
+) -> Launch:
+    """Reserve the unit's nodes and create its next launch; nothing runs before the next tick.
+
+    `plan_sha` is the hash the person saw; another one means that the facts moved. Raises LaunchRefused.
+    """
+    node_ids = list(
+        Member.objects.filter(replica=replica, released_at=None).values_list("node_id", flat=True)
+    )
+    # Nodes before the unit, in id order, as everything does that locks several.
+    list(Node.objects.select_for_update(of=("self",)).filter(pk__in=node_ids).order_by("pk"))
+    replica = Replica.objects.select_for_update().select_related("pool").get(pk=replica.pk)
+    preview = launch_preview(replica=replica, release=release)
+    refusals = list(preview.refusals)
+    if plan_sha and preview.plan_sha256 != plan_sha:
+        refusals.append(say("The plan changed since it was shown; read it again."))
+    if refusals or preview.plan is None:
+        raise LaunchRefused(refusals)
+    return _create(replica, release, preview, actor, user)
+
+
+def _create(replica: Replica, release: Release, preview: Preview, actor: Actor, user) -> Launch:
+    generation = preview.plan["generation"]
+    members_reserve(replica=replica)
+    replica_move(
+        replica=replica,
+        to=Replica.State.RESERVED,
+        explanation=say("Generation %(generation)s is being launched.", generation=generation),
+        actor=actor,
+        from_states=LAUNCHABLE,
+    )
+    Replica.objects.filter(pk=replica.pk).update(generation=generation)
+    launch = Launch.objects.create(
+        replica=replica,
+        release=release,
+        generation=generation,
+        plan=preview.plan,
+        plan_sha256=preview.plan_sha256,
+        explanation=say("Waiting for its first tick."),
+        created_by=user,
+    )
+    LaunchPosition.objects.bulk_create(
+        LaunchPosition(launch=launch, position=member.position, node=member.node)
+        for member in _members(replica)
+    )
+    trail_add(
+        actor=actor,
+        verb="launch.create",
+        object_kind="launch",
+        object_id=launch.public_id,
+        after={
+            "unit": replica.name,
+            "release": release.public_id,
+            "plan_sha256": launch.plan_sha256,
+        },
+    )
+    fault_point("launch-created")
+    return launch
+
+
+@transaction.atomic
+def launch_stop(*, launch: Launch, reason: str, actor: Actor) -> Launch:
+    """Take the whole unit down because a person wants it; repeating it changes nothing."""
+    launch = Launch.objects.select_for_update().get(pk=launch.pk)
+    if launch.state in rules.ENDED | {rules.STOPPING, rules.FREEZING}:
+        return launch
+    has_started = launch.state in rules.RUNNING_STATES
+    launch_move(
+        launch=launch,
+        to=rules.STOPPING if has_started else rules.STOPPED,
+        explanation=say("Stopping every rank: %(reason)s", reason=reason),
+        actor=actor,
+        reason=reason,
+    )
+    return launch
+
+
+def node_refusals(node: Node) -> list[str]:
+    """Say why a node may not take part in a launch now; unknown counts as no (P28)."""
+    host: Host = node.host
+    reasons = []
+    if node.state != Node.State.READY:
+        reasons.append(
+            say(
+                "%(node)s is %(state)s, not ready: probe it first.",
+                node=node.name,
+                state=node.state,
+            )
+        )
+    for hold in node.holds.filter(lifted_at=None):
+        reasons.append(
+            say(
+                "%(node)s is held by %(owner)s: %(reason)s",
+                node=node.name,
+                owner=hold.owner,
+                reason=hold.reason,
+            )
+        )
+    if host.key_state != Host.Key.PINNED:
+        reasons.append(
+            say(
+                "%(node)s: its host key is %(state)s, not pinned.",
+                node=node.name,
+                state=host.key_state,
+            )
+        )
+    if host.reach != Host.Reach.OK:
+        reasons.append(
+            say(
+                "%(node)s: reachability is %(state)s, expected ok.",
+                node=node.name,
+                state=host.reach,
+            )
+        )
+    return reasons
+
+
+def _members(replica: Replica) -> list[Member]:
+    return list(
+        replica.members.filter(released_at=None)
+        .select_related("node__host", "node__rack__leaf")
+        .order_by("position")
+    )
+
+
+def _unit_refusals(replica: Replica, release: Release) -> list[str]:
+    reasons = []
+    if release.state not in {
+        Release.State.SEALED,
+        Release.State.REVIEWED,
+        Release.State.IN_SERVICE,
+    }:
+        reasons.append(
+            say(
+                "%(release)s is %(state)s: only a sealed release is launched.",
+                release=release.public_id,
+                state=release.state,
+            )
+        )
+    if release.pool_id != replica.pool_id:
+        reasons.append(say("%(release)s belongs to another pool.", release=release.public_id))
+    live = replica.launches.filter(state__in=Launch.LIVE).first()
+    if live:
+        reasons.append(
+            say(
+                "%(launch)s of this unit is still %(state)s.",
+                launch=live.public_id,
+                state=live.state,
+            )
+        )
+    elif replica.state not in LAUNCHABLE:
+        reasons.append(say("The unit is %(state)s.", state=replica.state))
+    return reasons
+
+
+def _shape_refusals(release: Release, members: list[Member]) -> list[str]:
+    wanted = release.content["shape"]["nodes"]
+    if len(members) == wanted:
+        return []
+    return [
+        say(
+            "The release needs %(wanted)s nodes, the unit has %(found)s.",
+            wanted=wanted,
+            found=len(members),
+        )
+    ]
+
+
+def _plan(replica: Replica, release: Release, members: list[Member]) -> dict[str, Any]:
+    return plan_render(
+        unit=replica.name,
+        generation=replica.generation + 1,
+        content=release.content,
+        content_sha=release.content_sha256,
+        places=[
+            Place(m.position, m.node.name, m.node.host.address, m.node.model_root) for m in members
+        ],
+    )

@@ -1,0 +1,171 @@
+"""The rule of a launch, without a database: a table of snapshots and the moves they must give."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from fleet.rules.message import said
+from releases.rules import launch as rules
+
+NOW = datetime(2026, 11, 29, 18, 0, tzinfo=UTC)
+
+
+def position(number: int, **facts) -> rules.PositionSeen:
+    return rules.PositionSeen(position=number, node=f"h100-00{number + 3}", **facts)
+
+
+def snapshot(state: str, *positions: rules.PositionSeen, **facts) -> rules.Snapshot:
+    defaults = {
+        "now": NOW,
+        "state_at": NOW - timedelta(seconds=5),
+        "start_deadline_at": NOW + timedelta(seconds=60),
+        "world_size": 16,
+        "cause": "",
+    }
+    return rules.Snapshot(state=state, positions=positions, **{**defaults, **facts})
+
+
+def started(number: int, **facts) -> rules.PositionSeen:
+    return position(number, **{"start": "succeeded", "subject": "live", **facts})
+
+
+def test_every_state_has_a_decision_and_a_row_in_the_table():
+    assert set(rules._DECIDERS) == set(rules.LAUNCH_MOVES)
+    for onward in rules.LAUNCH_MOVES.values():
+        assert onward <= set(rules.LAUNCH_MOVES)
+
+
+def test_it_starts_only_when_every_node_passed_its_pre_flight():
+    one_open = snapshot("preflight", position(0, preflight="ok"), position(1, preflight="open"))
+    assert rules.decide(one_open).to is None
+    both = snapshot("preflight", position(0, preflight="ok"), position(1, preflight="ok"))
+    assert rules.decide(both).to == "starting"
+
+
+def test_a_refused_pre_flight_fails_before_anything_runs():
+    bad = position(1, preflight="bad", preflight_explanation="weights: no .ready marker.")
+    move = rules.decide(snapshot("preflight", position(0, preflight="ok"), bad))
+    assert move.to == "failed"
+    assert "h100-004: weights" in said(move.cause)
+
+
+def test_one_rank_that_does_not_start_takes_the_whole_unit_down():
+    failed = position(1, start="failed", start_explanation="docker: exit code 125")
+    move = rules.decide(snapshot("starting", started(0), failed))
+    assert move.to == "freezing"
+    assert "h100-004 did not start" in said(move.cause)
+
+
+def test_it_waits_for_a_late_rank_until_the_start_window_is_over():
+    late = position(1, start="running", subject="new")
+    assert rules.decide(snapshot("starting", started(0), late)).to is None
+    over = snapshot("starting", started(0), late, start_deadline_at=NOW - timedelta(seconds=1))
+    assert rules.decide(over).to == "freezing"
+
+
+@pytest.mark.parametrize("state", ["starting", "loading", "warming", "ready"])
+@pytest.mark.parametrize(
+    "lost",
+    [
+        {"subject": "done", "rc": 0},
+        {"subject": "done", "rc": 137},
+        {"subject": "lost"},
+        {"subject": "gone"},
+        {"boot_changed": True},
+        {"failure": "Worker proc VllmWorker-3 died unexpectedly"},
+    ],
+)
+def test_a_lost_rank_takes_the_unit_down_in_every_running_state(state, lost):
+    """An exit code of 0 is no success: a dead engine ends with 0."""
+    follower = replace(started(1, phase="ready"), **lost)
+    move = rules.decide(snapshot(state, started(0, phase="ready"), follower))
+    assert move.to == "freezing"
+    assert "h100-004" in said(move.cause)
+
+
+def test_an_unknown_rank_is_not_a_lost_rank():
+    unknown = started(1, subject="unknown", phase="ready")
+    assert rules.decide(snapshot("ready", started(0, phase="ready"), unknown)).to is None
+
+
+def test_another_world_size_than_planned_never_gets_ready():
+    seen = snapshot("loading", started(0, phase="ready", world_size=8), started(1))
+    assert rules.decide(seen).to == "freezing"
+
+
+def test_started_is_not_ready():
+    assert rules.decide(snapshot("loading", started(0, phase="api"), started(1))).to is None
+    answering = snapshot("loading", started(0, phase="ready"), started(1))
+    assert rules.decide(answering).to == "warming"
+    warming = snapshot("warming", started(0), started(1), warm_up="open")
+    assert rules.decide(warming).to is None
+    right = snapshot("warming", started(0), started(1), warm_up="right")
+    assert rules.decide(right).to == "ready"
+
+
+def test_a_wrong_golden_answer_is_never_asked_again():
+    wrong = snapshot("warming", started(0), started(1), warm_up="wrong", warm_up_explanation="x")
+    assert rules.decide(wrong).to == "freezing"
+
+
+def test_a_node_that_goes_away_before_ready_takes_the_unit_down():
+    seen = snapshot("loading", started(0), started(1, is_reachable=False))
+    assert rules.decide(seen).to == "freezing"
+    assert rules.decide(replace(seen, state="ready")).to is None
+
+
+def hang(**facts) -> rules.GoldenSeen:
+    defaults = {
+        "tried_at": NOW - timedelta(seconds=10),
+        "ok_at": NOW - timedelta(seconds=80),
+        "misses": 3,
+    }
+    return rules.GoldenSeen(**{**defaults, **facts})
+
+
+def ready(golden: rules.GoldenSeen, **facts) -> rules.Snapshot:
+    places = (started(0, phase="ready"), started(1, phase="ready"))
+    old = NOW - timedelta(hours=1)
+    return snapshot("ready", *places, golden=golden, state_at=old, **facts)
+
+
+def test_a_unit_that_answers_health_and_generates_nothing_is_taken_down():
+    move = rules.decide(ready(hang(running=9, progress_at=NOW - timedelta(seconds=70))))
+    assert move.to == "freezing"
+    assert "no token came for 70 s" in said(move.cause)
+
+
+@pytest.mark.parametrize(
+    "golden",
+    [
+        hang(misses=1),
+        hang(ok_at=NOW - timedelta(seconds=30)),
+        hang(tried_at=NOW - timedelta(seconds=60)),
+        hang(tried_at=None),
+    ],
+    ids=["one miss", "answered lately", "probe itself is stale", "never probed"],
+)
+def test_it_does_not_judge_a_hang_without_fresh_proof(golden):
+    assert rules.decide(ready(golden)).to is None
+
+
+def test_the_brake_holds_automatic_action():
+    move = rules.decide(ready(hang(), is_braked=True))
+    assert move.to is None
+    assert "brake" in said(move.explanation)
+
+
+def test_evidence_is_frozen_before_anything_is_stopped():
+    seen = snapshot("freezing", started(0, evidence="done"), started(1, evidence="open"))
+    assert rules.decide(seen).to is None
+    late = replace(seen, state_at=NOW - timedelta(seconds=21))
+    assert rules.decide(late).to == "stopping"
+
+
+def test_stopped_needs_proof_from_every_node():
+    half = snapshot("stopping", started(0, stop="succeeded"), started(1, stop="unknown"))
+    assert rules.decide(half).to is None
+    both = snapshot("stopping", started(0, stop="succeeded"), started(1, stop="succeeded"))
+    assert rules.decide(both).to == "stopped"
+    assert rules.decide(replace(both, cause="a rank was lost")).to == "failed"
