@@ -1,0 +1,138 @@
+"""Lay out a lab on disk: stubs, keys, the object store, and each node's directory.
+
+Everything here is safe to repeat on a lab that was switched off: keys, states and weights stay.
+"""
+
+import json
+import os
+import shutil
+from datetime import datetime
+from pathlib import Path
+
+from . import keys, releases, state, views
+from .fabric import Place, fabric_table
+from .sshd import NodeHost, known_hosts_line, login_user, write_sshd_files
+
+PACKAGE = Path(__file__).resolve().parent
+STORE_MODELS = "store/models"
+NODE_DIRECTORIES = ("pids", "docker/containers", "root/dev/shm", "root/models", "root/home", "view")
+
+
+def lay_out_lab(lab: Path, places: list[Place]) -> None:
+    """Make the lab's shared part: stubs, libraries, operator key, fabric and object store."""
+    lab.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _copy_stubs(lab)
+    public = keys.ensure_key_pair(lab / "ssh" / "id_ed25519", "operator@flotilla-lab")
+    (lab / "ssh" / "authorized_keys").write_text(f"{public} operator@flotilla-lab\n")
+    state.replace_text(lab / "fabric.json", json.dumps(fabric_table(places), indent=1))
+    (lab / "unknown.log").touch()
+    for slug in releases.MODELS:
+        _store_model(lab, slug)
+    _store_images(lab)
+
+
+def _copy_stubs(lab: Path) -> None:
+    """Copy stubs and programs afresh, so that a lab never runs an older console's stubs."""
+    for name in ("bin", "lib"):
+        shutil.rmtree(lab / name, ignore_errors=True)
+        shutil.copytree(PACKAGE / "stubs" / name, lab / name)
+    shutil.copytree(PACKAGE / "stubs" / "flags", lab / "lib" / "flags")
+    for module in ("keeper.py", "procs.py"):
+        shutil.copy(PACKAGE / module, lab / "lib" / module)
+    skip = shutil.ignore_patterns("__pycache__")
+    if (PACKAGE / "engine").is_dir():
+        shutil.copytree(PACKAGE / "engine", lab / "lib" / "engine", ignore=skip)
+    if (PACKAGE / "golden.py").exists():
+        shutil.copy(PACKAGE / "golden.py", lab / "lib" / "golden.py")
+
+
+def model_directory(root: Path, slug: str) -> Path:
+    """Return where a model lies below a model root."""
+    return root / slug / releases.MODELS[slug].revision
+
+
+def _store_model(lab: Path, slug: str) -> None:
+    directory = model_directory(lab / STORE_MODELS, slug)
+    if (directory / "manifest.json").exists():
+        return
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, content in releases.model_files(slug).items():
+        (directory / name).write_bytes(content)
+    manifest = list(releases.seed_manifest(slug))
+    state.replace_text(directory / "manifest.json", json.dumps(manifest, indent=1))
+
+
+def _store_images(lab: Path) -> None:
+    directory = lab / "store" / "images"
+    directory.mkdir(parents=True, exist_ok=True)
+    for tag, image in releases.IMAGES.items():
+        state.replace_text(directory / f"{tag}.json", json.dumps(image))
+
+
+def lay_out_node(host: NodeHost, place: Place, seed: int, now: datetime) -> str:
+    """Make or keep one node's directory; return its public host key."""
+    node_dir = host.directory
+    for name in NODE_DIRECTORIES:
+        (node_dir / name).mkdir(parents=True, exist_ok=True)
+    host_key = keys.ensure_key_pair(node_dir / "hostkey", place.name)
+    write_sshd_files(host)
+    state.replace_text(node_dir / "faults.json", "[]")
+    if not (node_dir / "state.json").exists():
+        _bear_node(node_dir, place, seed, now)
+    return host_key
+
+
+def _bear_node(node_dir: Path, place: Place, seed: int, now: datetime) -> None:
+    born = state.born_state(place, seed, now)
+    born["at"] = state.time_text(now)
+    state.replace_text(node_dir / "birth.json", json.dumps(born))
+    state.replace_text(node_dir / "state.json", json.dumps(born, indent=1))
+    views.bear_views(node_dir, born)
+
+
+def seed_weights(lab: Path, node_dir: Path) -> None:
+    """Give a node every seeded model with its `.ready`, as links to the object store."""
+    for slug in releases.MODELS:
+        source = model_directory(lab / STORE_MODELS, slug)
+        target = model_directory(node_dir / "root" / "models", slug)
+        if (target / ".ready").exists():
+            continue
+        target.mkdir(parents=True, exist_ok=True)
+        files = releases.seed_manifest(slug)
+        for row in files:
+            _link(source / row["name"], target / row["name"])
+        state.replace_text(target / ".ready", json.dumps(releases.ready_record(files)))
+
+
+def _link(source: Path, target: Path) -> None:
+    target.unlink(missing_ok=True)
+    os.link(source, target)
+
+
+def inventory_rows(lab: Path, places: list[Place], host_keys: dict[str, str]) -> list[dict]:
+    """Return the lab's nodes as an inventory import reads them."""
+    return [
+        {
+            "name": place.name,
+            "address": place.address,
+            "ssh_port": 2222,
+            "user": login_user(),
+            "leaf": place.leaf,
+            "rack": place.rack,
+            "rack_unit": place.rack_unit,
+            "pool": place.pool,
+            "unit": place.unit,
+            "position": place.position,
+            "model_root": str(lab / "nodes" / place.name / "root" / "models"),
+            "node_class": place.node_class,
+            "host_key": host_keys[place.name],
+            "origin": "lab",
+        }
+        for place in places
+    ]
+
+
+def write_known_hosts(lab: Path, rows: list[dict]) -> None:
+    """Write all host keys as ssh-keyscan prints them."""
+    lines = [known_hosts_line(row["address"], row["host_key"]) for row in rows]
+    state.replace_text(lab / "ssh" / "known_hosts", "\n".join(lines) + "\n")

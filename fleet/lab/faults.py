@@ -1,0 +1,242 @@
+"""The table of faults, and how one is put on a node and taken off again.
+
+LAB.md section 6 is the list to grow into; a row enters with the first detector that needs it.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from . import effects, state, views
+from .effects import Site
+from .place import LabError
+from .sshd import NodeHost
+
+Value = int | float | str
+Act = Callable[[Site, dict], None]
+
+
+@dataclass(frozen=True)
+class Sign:
+    """A view (path below the node's directory) and what it must show after the fault."""
+
+    view: str
+    pattern: str
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One row; `arguments` maps a name to its default value, which also gives its type."""
+
+    name: str
+    about: str
+    apply: Act
+    undo: Act | None = None
+    arguments: Mapping[str, Value] = field(default_factory=dict)
+    signs: tuple[Sign, ...] = ()
+    # Views that may change besides those of the signs; every other view must stay as it is.
+    also: tuple[str, ...] = ()
+    # Why it cannot be undone, and what would; empty when `undo` does it.
+    cannot_undo: str = ""
+    # False for a fault that is over at once: it leaves no row behind.
+    is_lasting: bool = True
+
+
+BOOT_VIEWS = ("view/boot", "view/dmesg", "view/dmesg.T", "view/kernel.iso")
+BOOT_ID = "root/proc/sys/kernel/random/boot_id"
+GPU_LIST = ("view/smi.L", "view/smi.tsv", "view/topo.m", "view/lost_gpus")
+LOST = r"Unable to determine the device handle for GPU\d: 0000:[0-9A-F]{2}:00\.0: Unknown Error"
+TABLE = (
+    Fault(
+        name="rank.kill",
+        about="one rank's process is killed; a two-node unit takes on=head or on=follower",
+        apply=effects.kill_rank,
+        arguments={"gpu": 0, "on": "head"},
+        cannot_undo="rebuild the unit",
+        is_lasting=False,
+    ),
+    Fault(
+        name="rank.hang",
+        about="one rank's process stops; it stays in the process list",
+        apply=effects.stop_rank,
+        undo=effects.continue_rank,
+        arguments={"gpu": 0, "on": "head", "signature": "rpc"},
+    ),
+    Fault(
+        name="engine.freeze",
+        about="the engine accepts requests and answers none; health stays 200",
+        apply=effects.only_told,
+        undo=effects.only_told,
+        arguments={"after": 0.0, "unit": ""},
+    ),
+    Fault(
+        name="oom.load",
+        about="a rank runs out of GPU memory while the weights load",
+        apply=effects.only_told,
+        undo=effects.only_told,
+        arguments={"gpu": 0, "on": "head"},
+    ),
+    Fault(
+        name="launch.slow",
+        about="a phase of the start takes `factor` times as long",
+        apply=effects.only_told,
+        undo=effects.only_told,
+        arguments={"phase": "load", "factor": 3.0},
+    ),
+    Fault(
+        name="launch.stuck",
+        about="a phase of the start never ends",
+        apply=effects.only_told,
+        undo=effects.only_told,
+        arguments={"phase": "load"},
+    ),
+    Fault(
+        name="start.half",
+        about="docker refuses to start containers on this node",
+        apply=effects.only_told,
+        undo=effects.only_told,
+        arguments={"on": "follower"},
+    ),
+    Fault(
+        name="ssh.refused",
+        about="connections are refused; open sessions live on",
+        apply=effects.refuse_ssh,
+        undo=effects.restore_ssh,
+    ),
+    Fault(
+        name="ssh.silent",
+        about="connections open and nothing answers; open sessions freeze",
+        apply=effects.silence_ssh,
+        undo=effects.restore_ssh,
+    ),
+    Fault(
+        name="ssh.hostkey",
+        about="the node shows another host key",
+        apply=effects.change_host_key,
+        undo=effects.restore_host_key,
+    ),
+    Fault(
+        name="node.dead",
+        about="every process is killed and nothing answers; clearing switches the node on",
+        apply=effects.switch_off,
+        undo=effects.switch_on,
+    ),
+    Fault(
+        name="node.reboot",
+        about="the node goes dark and comes back with a new boot id; containers exit with 255",
+        apply=effects.reboot,
+        arguments={"dark": 6.0},
+        signs=(Sign(BOOT_ID, r"^[0-9a-f]{8}-[0-9a-f-]{27}$"),),
+        also=BOOT_VIEWS,
+        is_lasting=False,
+    ),
+    Fault(
+        name="docker.hung",
+        about="every docker call blocks; engines live on",
+        apply=effects.hang_docker,
+        undo=effects.restore_docker,
+        signs=(Sign("view/docker.state", "^hung$"),),
+    ),
+    Fault(
+        name="docker.down",
+        about="the docker daemon is gone; engines live on",
+        apply=effects.drop_docker,
+        undo=effects.restore_docker,
+        signs=(Sign("view/docker.state", "^down$"),),
+    ),
+    Fault(
+        name="gpu.missing",
+        about="the driver lists seven GPUs, renumbered",
+        apply=effects.lose_gpu_at_boot,
+        arguments={"gpu": 3, "sticky": 0},
+        signs=(Sign("view/smi.L", r"(?s)^(?!.*GPU 7:).*GPU 6:"),),
+        also=GPU_LIST,
+        cannot_undo="reboot the node",
+    ),
+    Fault(
+        name="gpu.xid79",
+        about="a GPU falls off the bus; its rank dies",
+        apply=effects.drop_gpu_off_bus,
+        arguments={"gpu": 3, "sticky": 0},
+        signs=(
+            Sign("view/smi.L", LOST),
+            Sign("view/smi.tsv", f"\t!{LOST}"),
+            Sign("view/topo.m", f"^{LOST}$"),
+            Sign("view/kernel.iso", r"kernel: NVRM: Xid \(PCI:0000:4e:00\): 79, pid="),
+        ),
+        also=(*GPU_LIST, *BOOT_VIEWS[1:], "view/smi.L.rc", "view/topo.m.rc"),
+        cannot_undo="reboot the node",
+    ),
+)
+FAULTS = {fault.name: fault for fault in TABLE}
+
+
+def find_fault(name: str) -> Fault:
+    """Return a fault by name; LabError with the known names otherwise."""
+    if name not in FAULTS:
+        raise LabError(f"no fault {name}; there are {', '.join(sorted(FAULTS))}")
+    return FAULTS[name]
+
+
+def read_arguments(fault: Fault, given: Mapping[str, Value]) -> dict:
+    """Return the fault's arguments with defaults and types applied; LabError names what is wrong."""
+    unknown = sorted(set(given) - set(fault.arguments))
+    if unknown:
+        known = ", ".join(fault.arguments) or "no arguments"
+        raise LabError(f"{fault.name} does not know {', '.join(unknown)}; it takes {known}")
+    arguments = dict(fault.arguments)
+    for key, value in given.items():
+        kind = type(fault.arguments[key])
+        try:
+            arguments[key] = kind(value)
+        except ValueError as error:
+            raise LabError(f"{fault.name}: {key}={value} is not {kind.__name__}") from error
+    return arguments
+
+
+def put_on(site: Site, fault: Fault, arguments: dict, fault_id: str) -> None:
+    """Apply a fault to a node and keep its row in the state and in faults.json."""
+    arguments = dict(arguments)
+    row = {
+        "id": fault_id,
+        "name": fault.name,
+        "args": arguments,
+        "since": state.time_text(site.now),
+    }
+    fault.apply(site, arguments)
+    if fault.is_lasting:
+        site.state["faults"].append(row)
+    save(site)
+
+
+def take_off(site: Site, wanted: str | None) -> list[dict]:
+    """Undo the faults that `wanted` (an id, a name, None for all) selects; tell about each."""
+    told = []
+    for row in reversed(list(site.state["faults"])):
+        if wanted not in (None, row["id"], row["name"]):
+            continue
+        fault = FAULTS[row["name"]]
+        answer = {"node": site.host.name, "id": row["id"], "name": row["name"]}
+        if fault.undo is None:
+            told.append({**answer, "is_cleared": False, "explanation": fault.cannot_undo})
+            continue
+        fault.undo(site, row["args"])
+        site.state["faults"] = [other for other in site.state["faults"] if other is not row]
+        told.append({**answer, "is_cleared": True, "explanation": ""})
+    save(site)
+    return told
+
+
+def save(site: Site) -> None:
+    """Write state, faults.json and the views that changed."""
+    state.write_state(site.directory, site.state, site.now)
+    rows = site.state["faults"]
+    state.replace_text(site.directory / "faults.json", json.dumps(rows))
+    views.write_views(site.directory, site.state)
+
+
+def open_site(lab: Path, host: NodeHost, now: datetime, scales: Mapping[str, float]) -> Site:
+    """Load one node for a change."""
+    return Site(lab, host, state.read_state(host.directory), now, scales)

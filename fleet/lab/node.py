@@ -1,0 +1,423 @@
+"""A lab as an object: up, down, reset, inventory, status, faults.
+
+It says nothing about how a tool answers (views), nor what a fault does (faults).
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from . import birth, containers, effects, faults, power, procs, state
+from .fabric import Place, fleet_places
+from .place import LabError, lock_block, lock_first_free
+from .sshd import NodeHost, prepare_machine
+
+DEFAULT_SCALES = {"launch": 60.0, "watch": 10.0, "serve": 1.0, "bytes": 655_360.0}
+KEEPER_END_S = 12.0
+
+
+class NotRunning(LabError):
+    """The lab is not running."""
+
+
+class Lab:
+    """One lab in one directory; every object made for that directory means the same lab."""
+
+    def __init__(self, directory: Path | str) -> None:
+        self.directory = Path(os.path.abspath(directory))
+
+    # -- what is known ---------------------------------------------------------------------
+
+    @property
+    def key_path(self) -> Path:
+        """The operator's private key."""
+        return self.directory / "ssh" / "id_ed25519"
+
+    @property
+    def known_hosts_path(self) -> Path:
+        """All host keys as ssh-keyscan prints them."""
+        return self.directory / "ssh" / "known_hosts"
+
+    def record(self) -> dict:
+        """Return lab.json; empty when this directory never held a lab."""
+        try:
+            return json.loads((self.directory / "lab.json").read_text())
+        except FileNotFoundError:
+            return {}
+
+    def is_running(self) -> bool:
+        """Whether the lab's keeper lives."""
+        return bool(self._keeper())
+
+    def places(self) -> list[Place]:
+        """Return the places of this lab's nodes."""
+        record = self.record()
+        if not record:
+            raise NotRunning(f"no lab in {self.directory}; start one with lab up")
+        return fleet_places(record["nodes"], record["block"])
+
+    def host(self, name: str) -> NodeHost:
+        """Return one node by name; LabError when this lab has none of that name."""
+        hosts = {host.name: host for host in self.hosts()}
+        if name not in hosts:
+            raise LabError(f"no node {name} in this lab; it has {', '.join(hosts)}")
+        return hosts[name]
+
+    def hosts(self) -> list[NodeHost]:
+        """Return every node of this lab."""
+        python = self.record().get("python", sys.executable)
+        return [NodeHost(self.directory, p.name, p.address, python) for p in self.places()]
+
+    def inventory(self) -> list[dict]:
+        """Return the nodes as an inventory import reads them (CONTRACTS)."""
+        return json.loads((self.directory / "inventory.json").read_text())
+
+    def state(self, name: str) -> dict:
+        """Return one node's state."""
+        return state.read_state(self.host(name).directory)
+
+    def unknown(self) -> list[str]:
+        """Return the calls that no stub knew."""
+        path = self.directory / "unknown.log"
+        return path.read_text(errors="replace").splitlines() if path.exists() else []
+
+    # -- up and down -----------------------------------------------------------------------
+
+    def up(
+        self,
+        nodes: int = 2,
+        *,
+        block: str | None = None,
+        seed: int = 1,
+        scales: dict[str, float] | None = None,
+        python: str = sys.executable,
+        weights: str = "seeded",
+        owner_pid: int | None = None,
+    ) -> "Lab":
+        """Switch the lab on and return it when every node listens.
+
+        `block` None takes the block it had, or the first free one. `owner_pid` is the process
+        with which the lab dies (default: this one; 0: nobody, it stays until `down`). A lab
+        that was on before keeps keys, states and weights; its nodes come back with new boots.
+        """
+        sshd = prepare_machine()
+        if self.is_running():
+            return self._already_up(nodes)
+        before = self.record()
+        lock_name, lock = self._lock_block(block, before)
+        try:
+            with self._changing():
+                self._end_strays()
+                record = self._compose_record(nodes, lock_name, seed, scales, python, before)
+                self._lay_out(record, weights, was_on=bool(before))
+                self._start_keeper(lock.fileno(), os.getpid() if owner_pid is None else owner_pid)
+        finally:
+            lock.close()
+        self._start_daemons(sshd)
+        return self
+
+    def _already_up(self, nodes: int) -> "Lab":
+        found = self.record()["nodes"]
+        if found != nodes:
+            raise LabError(f"a lab of {found} nodes runs here, {nodes} asked for; lab down first")
+        return self
+
+    def _lock_block(self, block: str | None, before: dict):
+        if block is not None:
+            return block, lock_block(block)
+        return lock_first_free(before.get("block"))
+
+    def _compose_record(
+        self,
+        nodes: int,
+        block: str,
+        seed: int,
+        scales: dict[str, float] | None,
+        python: str,
+        before: dict,
+    ) -> dict:
+        record = {
+            "nodes": nodes,
+            "block": block,
+            # A fleet keeps the identity it was born with.
+            "seed": before.get("seed", seed),
+            "scales": {**DEFAULT_SCALES, **before.get("scales", {}), **(scales or {})},
+            "ports": {"ssh": 2222, "engine": 8000, "rendezvous": 29500},
+            "python": python,
+            "started_at": state.time_text(datetime.now(UTC)),
+            "next_fault": before.get("next_fault", 1),
+        }
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._write_record(record)
+        return record
+
+    def _write_record(self, record: dict) -> None:
+        state.replace_text(self.directory / "lab.json", json.dumps(record, indent=1))
+
+    def _lay_out(self, record: dict, weights: str, was_on: bool) -> None:
+        now = datetime.now(UTC)
+        places = self.places()
+        birth.lay_out_lab(self.directory, places)
+        host_keys = {}
+        for place, host in zip(places, self.hosts(), strict=True):
+            is_known = (host.directory / "state.json").exists()
+            host_keys[place.name] = birth.lay_out_node(host, place, record["seed"], now)
+            if weights == "seeded":
+                birth.seed_weights(self.directory, host.directory)
+            if was_on and is_known:
+                self._switch_on_again(host, place, now)
+        rows = birth.inventory_rows(self.directory, places, host_keys)
+        state.replace_text(self.directory / "inventory.json", json.dumps(rows, indent=1))
+        birth.write_known_hosts(self.directory, rows)
+
+    def _switch_on_again(self, host: NodeHost, place: Place, now: datetime) -> None:
+        site = self._site(host, now)
+        site.state.update(state.place_record(place))
+        effects.lose_power(site, "poweron")
+        faults.save(site)
+
+    def _site(self, host: NodeHost, now: datetime) -> effects.Site:
+        return faults.open_site(self.directory, host, now, self.record()["scales"])
+
+    def _start_keeper(self, lock_fd: int, owner_pid: int) -> None:
+        ticks = procs.start_ticks(owner_pid) if owner_pid else 0
+        if ticks is None:
+            raise LabError(f"owner process {owner_pid} is gone; the lab was not started")
+        for stale in self.directory.glob("keeper-*"):
+            stale.unlink()
+        program = str(self.directory / "lib" / "keeper.py")
+        python = self.record()["python"]
+        argv = [python, "-I", "-S", program, str(self.directory), str(owner_pid), str(ticks)]
+        with open(self.directory / "keeper.log", "ab") as log:
+            done = subprocess.run(
+                [*argv, str(lock_fd)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=(lock_fd,),
+                env={"PATH": os.defpath, "FLOTILLA_LAB": str(self.directory)},
+                cwd="/",
+                check=False,
+            )
+        if done.returncode != 0:
+            raise LabError(f"the lab's keeper did not start; see {self.directory}/keeper.log")
+
+    def _start_daemons(self, sshd: str) -> None:
+        try:
+            power.start_listeners(self.directory, sshd, self.hosts())
+        except LabError:
+            self.down(keep=True)
+            raise
+
+    def down(self, keep: bool = False) -> None:
+        """End every process of the lab, prove that none is left, remove the directory.
+
+        `keep` leaves the directory for a later `up`. Raises LabError when something survives.
+        """
+        with self._changing():
+            self._end_keeper()
+            self._end_strays()
+        left = self._marked()
+        if left:
+            raise LabError(f"processes {sorted(left)} of the lab survived; look at /proc")
+        if not keep:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _keeper(self) -> dict[int, int]:
+        return procs.read_pid_files(str(self.directory), "keeper")
+
+    def _end_keeper(self) -> None:
+        deadline = time.monotonic() + KEEPER_END_S
+        power.signal_all(self._keeper(), signal.SIGTERM)
+        while self._keeper():
+            if time.monotonic() > deadline:
+                power.kill_until_gone(self._keeper)
+            time.sleep(0.01)
+
+    def _marked(self) -> dict[int, int]:
+        found = procs.marked_with(f"FLOTILLA_LAB={self.directory}")
+        found.pop(os.getpid(), None)
+        return found
+
+    def _end_strays(self) -> None:
+        """End what a killed keeper left: recorded daemons and everything marked with this lab."""
+        pids = [str(path) for path in self.directory.glob("nodes/*/pids")]
+
+        def living() -> dict[int, int]:
+            found = self._marked()
+            for directory in pids:
+                recorded = procs.read_pid_files(directory)
+                for pid in recorded:
+                    found.update(procs.descendants(pid))
+                found.update(recorded)
+            return found
+
+        left = procs.end_all(living)
+        if left:
+            raise LabError(f"processes {sorted(left)} of the lab cannot be ended")
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[None]:
+        """One change of a lab at a time, whichever process asks for it."""
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(self.directory, os.O_RDONLY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
+
+    def reset(self) -> None:
+        """Clear all faults, end all containers and subjects, restore every node's birth state."""
+        self._require_running()
+        now = datetime.now(UTC)
+        with self._changing():
+            for host in self.hosts():
+                self._reset_node(self._site(host, now))
+            (self.directory / "unknown.log").write_text("")
+
+    def _reset_node(self, site: effects.Site) -> None:
+        faults.take_off(site, None)
+        effects.restore_ssh(site, {})
+        power.kill_until_gone(lambda: power.commands(site.host))
+        containers.remove_all(site.directory)
+        _empty_home(site.directory / "root" / "home")
+        boot = site.state["boot"]
+        site.state = json.loads((site.directory / "birth.json").read_text())
+        site.state["boot"] = boot
+        faults.save(site)
+
+    # -- faults and status -----------------------------------------------------------------
+
+    def targets(self, target: str, on: str = "") -> list[NodeHost]:
+        """Return the nodes that a target names: a node, `leaf:4`, a unit, `all`.
+
+        `on` ("head", "follower") picks one member of a unit. A unit's members are those that
+        run its containers now, else those it was born on.
+        """
+        by_name = {host.name: host for host in self.hosts()}
+        if target in by_name:
+            return [by_name[target]]
+        names = self._members(target)
+        if not names:
+            raise LabError(f"no node, unit or leaf {target} in this lab; see lab status")
+        if on == "head" or (on == "follower" and len(names) == 1):
+            names = names[:1]
+        elif on == "follower":
+            names = names[1:2]
+        return [by_name[name] for name in names]
+
+    def _members(self, target: str) -> list[str]:
+        places = self.places()
+        if target == "all":
+            return [place.name for place in places]
+        if target.startswith("leaf:"):
+            return [place.name for place in places if f"leaf:{place.leaf}" == target]
+        running = [
+            (container.position, host.name)
+            for host in self.hosts()
+            for container in containers.running(host.directory)
+            if container.unit == target
+        ]
+        return [name for _position, name in sorted(running)] or [
+            place.name for place in places if place.unit == target
+        ]
+
+    def fault(self, target: str, name: str, **args: faults.Value) -> str:
+        """Put a fault on a target and return its id; LabError when it cannot be there."""
+        self._require_running()
+        fault = faults.find_fault(name)
+        arguments = faults.read_arguments(fault, args)
+        hosts = self.targets(target, str(arguments.get("on", "")))
+        with self._changing():
+            record = self.record()
+            fault_id = f"f-{record['next_fault']:04d}"
+            self._write_record({**record, "next_fault": record["next_fault"] + 1})
+            for host in hosts:
+                site = self._site(host, datetime.now(UTC))
+                faults.put_on(site, fault, arguments, fault_id)
+        return fault_id
+
+    def clear(self, target: str, id_or_name: str | None = None) -> list[dict]:
+        """Undo faults of a target; return for each whether it was and what would be needed."""
+        self._require_running()
+        hosts = self.targets(target)
+        with self._changing():
+            now = datetime.now(UTC)
+            return [
+                told
+                for host in hosts
+                for told in faults.take_off(self._site(host, now), id_or_name)
+            ]
+
+    def status(self) -> dict:
+        """Return one row a node and the lab's totals."""
+        record = self.record()
+        rows = [
+            _node_status(place, host)
+            for place, host in zip(self.places(), self.hosts(), strict=True)
+        ]
+        return {
+            "is_running": self.is_running(),
+            "directory": str(self.directory),
+            "block": record["block"],
+            "seed": record["seed"],
+            "scales": record["scales"],
+            "unknown": len(self.unknown()),
+            "nodes": rows,
+        }
+
+    def _require_running(self) -> None:
+        if not self.is_running():
+            raise NotRunning(f"the lab in {self.directory} is not running; start it with lab up")
+
+
+def _node_status(place: Place, host: NodeHost) -> dict:
+    found = state.read_state(host.directory)
+    return {
+        "name": place.name,
+        "address": place.address,
+        "unit": place.unit,
+        "position": place.position,
+        "sshd": "up" if power.listener(host.directory) else "down",
+        "reach": found["reach"],
+        "engines": [_engine_status(c) for c in containers.running(host.directory)],
+        "faults": [row["name"] for row in found["faults"]],
+        "version": found["v"],
+    }
+
+
+def _engine_status(container: containers.Container) -> dict:
+    return {
+        "name": container.config.get("name", ""),
+        "unit": container.unit,
+        "position": container.position,
+        "phase": container.state.get("phase", ""),
+    }
+
+
+def _empty_home(home: Path) -> None:
+    """Remove what subjects left; the console's own shim file may stay, its hash is checked."""
+    for path in home.iterdir():
+        if path.name == ".flotilla":
+            for inner in path.iterdir():
+                if not inner.name.startswith("shim-"):
+                    _remove(inner)
+        else:
+            _remove(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

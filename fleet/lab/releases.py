@@ -1,0 +1,308 @@
+"""The releases a rehearsed fleet is born with, and the model files that belong to them.
+
+Pure data and pure functions; the same bytes are hashed for the manifest and written to nodes,
+so the hashes agree. Files are kept at 1/655360 of the size they stand for (LAB.md 3.5).
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha1, sha256, shake_256
+
+SIZE_SCALE = 655_360
+SMALLEST_SHARD_BYTES = 4096
+NCCL = "2.28.9"
+REGISTRY = "registry.internal/vllm-openai"
+
+
+@dataclass(frozen=True)
+class Model:
+    """One model at one revision, as it lies on a node."""
+
+    slug: str
+    name: str
+    architecture: str
+    shards: int
+    weight_bytes: int
+    layers: int
+    hidden: int
+    vocabulary: int
+    experts: int
+    experts_per_token: int
+    longest: int
+    quantization: str
+    model_type: str
+
+    @property
+    def revision(self) -> str:
+        return sha1(f"{self.slug} revision 1".encode()).hexdigest()
+
+
+GLM = {
+    "architecture": "GlmMoeDsaForCausalLM",
+    "shards": 141,
+    "weight_bytes": 755_000_000_000,
+    "layers": 78,
+    "hidden": 6144,
+    "vocabulary": 154_880,
+    "experts": 256,
+    "experts_per_token": 8,
+    "quantization": "fp8",
+    "model_type": "glm_moe_dsa",
+}
+MODELS = {
+    model.slug: model
+    for model in (
+        Model(slug="glm-5.2-fp8", name="GLM-5.2-FP8", longest=1_048_576, **GLM),
+        Model(slug="glm-5.1-fp8", name="GLM-5.1-FP8", longest=202_752, **GLM),
+        Model(
+            slug="deepseek-v4-flash",
+            name="DeepSeek-V4-Flash",
+            architecture="DeepseekV4ForCausalLM",
+            shards=46,
+            weight_bytes=160_000_000_000,
+            layers=43,
+            hidden=4096,
+            vocabulary=129_280,
+            experts=256,
+            experts_per_token=6,
+            longest=1_048_576,
+            quantization="fp8",
+            model_type="deepseek_v4",
+        ),
+    )
+}
+
+MODEL_OF_RELEASE = {
+    "glm52": "glm-5.2-fp8",
+    "dsv4": "deepseek-v4-flash",
+    "glm51": "glm-5.1-fp8",
+}
+
+
+def image_digest(tag: str) -> str:
+    """Return the digest of a lab image; it names nothing outside the lab."""
+    return f"sha256:{sha256(f'flotilla lab image {tag}'.encode()).hexdigest()}"
+
+
+def _image(tag: str, vllm: str, nccl: str = NCCL, without: tuple[str, ...] = ()) -> dict:
+    return {
+        "repository": REGISTRY,
+        "tag": tag,
+        "ref": f"{REGISTRY}:{tag}@{image_digest(tag)}",
+        "digest": image_digest(tag),
+        "id": f"sha256:{sha256(f'flotilla lab config {tag}'.encode()).hexdigest()}",
+        "size_bytes": 19_482_000_000,
+        "created": "2026-10-02T08:14:55Z",
+        "entrypoint": ["vllm", "serve"],
+        "vllm_version": vllm,
+        "nccl": nccl,
+        "torch": "2.11.0+cu129",
+        "without_flags": list(without),
+    }
+
+
+# The fork stands for a model-specific image too old for several nodes without Ray.
+MULTI_NODE_FLAGS = ("--nnodes", "--node-rank", "--master-addr", "--master-port", "--headless")
+IMAGES = {
+    "v0.23.0": _image("v0.23.0", "0.23.0"),
+    "v0.33.0": _image("v0.33.0", "0.33.0", nccl="2.29.3"),
+    "fork-0.19": _image("fork-0.19", "0.23.0", nccl="2.27.7", without=MULTI_NODE_FLAGS),
+}
+GLM_ARGS = [
+    "--gpu-memory-utilization", "0.88",
+    "--max-model-len", "131072",
+    "--max-num-seqs", "16",
+    "--max-num-batched-tokens", "32768",
+    "--enable-prefix-caching",
+    "--enable-chunked-prefill",
+    "--tool-call-parser", "glm47",
+    "--reasoning-parser", "glm45",
+    "--enable-auto-tool-choice",
+    "--chat-template-content-format", "string",
+]  # fmt: skip
+DSV4_ARGS = [
+    "--trust-remote-code",
+    "--enable-expert-parallel",
+    "--kv-cache-dtype", "fp8",
+    "--block-size", "256",
+    "--gpu-memory-utilization", "0.88",
+    "--max-model-len", "131072",
+    "--max-num-seqs", "32",
+    "--max-num-batched-tokens", "16384",
+    "--enable-prefix-caching",
+    "--enable-chunked-prefill",
+    "--tokenizer-mode", "deepseek_v4",
+    "--tool-call-parser", "deepseek_v4",
+    "--reasoning-parser", "deepseek_v4",
+    "--enable-auto-tool-choice",
+]  # fmt: skip
+
+
+def _release(slug: str, served: str, shape: dict[str, int], args: list[str]) -> dict:
+    image = IMAGES["v0.23.0"]
+    model = MODEL_OF_RELEASE[slug]
+    return {
+        "slug": slug,
+        "model_slug": model,
+        "model_name": MODELS[model].name,
+        "revision": MODELS[model].revision,
+        "served_model_name": served,
+        "image": image["ref"],
+        "image_digest": image["digest"],
+        "vllm_version": image["vllm_version"],
+        "nccl": image["nccl"],
+        "shape": {"nodes": 1, "tp": 1, "pp": 1, "dp": 1, "ep": False, **shape},
+        "args": args,
+        "hashes": seed_hashes(model),
+        "manifest_sha256": manifest_sha256(seed_manifest(model)),
+    }
+
+
+def model_of(slug: str) -> Model:
+    """Return the model of a release slug ("glm52") or of a model slug ("glm-5.2-fp8")."""
+    return MODELS[MODEL_OF_RELEASE.get(slug, slug)]
+
+
+@cache
+def seed_manifest(slug: str) -> tuple[dict, ...]:
+    """Return the model's files in name order: name, size, sha256, nominal_size (bytes).
+
+    `slug` names a release or a model.
+    """
+    rows = []
+    for name, (nominal, content) in sorted(_files(model_of(slug)).items()):
+        text = content()
+        rows.append(
+            {
+                "name": name,
+                "size": len(text),
+                "sha256": sha256(text).hexdigest(),
+                "nominal_size": nominal or len(text),
+            }
+        )
+    return tuple(rows)
+
+
+def manifest_sha256(files: tuple[dict, ...] | list[dict]) -> str:
+    """Return the hash that `.ready` names: SHA-256 of the file rows as compact sorted JSON."""
+    rows = [
+        {key: row[key] for key in ("name", "size", "sha256", "nominal_size")}
+        for row in sorted(files, key=lambda row: row["name"])
+    ]
+    text = json.dumps(rows, sort_keys=True, separators=(",", ":"))
+    return sha256(text.encode()).hexdigest()
+
+
+def ready_record(files: tuple[dict, ...]) -> dict:
+    """Return what `.ready` holds for complete files."""
+    return {
+        "manifest_sha256": manifest_sha256(files),
+        "files": len(files),
+        "bytes": sum(row["size"] for row in files),
+    }
+
+
+def seed_hashes(slug: str) -> dict[str, str]:
+    """Return the SHA-256 of tokenizer, chat template and generation config."""
+    by_name = {row["name"]: row["sha256"] for row in seed_manifest(slug)}
+    return {
+        "tokenizer": by_name["tokenizer.json"],
+        "template": by_name["chat_template.jinja"],
+        "generation_config": by_name["generation_config.json"],
+    }
+
+
+def model_files(slug: str) -> dict[str, bytes]:
+    """Return file name -> content for one model; about 1.2 MB for the largest."""
+    return {name: content() for name, (_nominal, content) in _files(model_of(slug)).items()}
+
+
+def _files(model: Model) -> dict[str, tuple[int, Callable[[], bytes]]]:
+    """Return name -> (size it stands for or 0 for its own, function that makes the bytes)."""
+    nominal = model.weight_bytes // model.shards
+    files: dict[str, tuple[int, Callable[[], bytes]]] = {
+        "config.json": (0, lambda: _json(_config(model))),
+        "tokenizer.json": (0, lambda: _json(_tokenizer(model))),
+        "tokenizer_config.json": (0, lambda: _json({"model_max_length": model.longest})),
+        "generation_config.json": (0, lambda: _json({"temperature": 1.0, "top_p": 0.95})),
+        "chat_template.jinja": (0, lambda: _template(model)),
+        "model.safetensors.index.json": (0, lambda: _json(_index(model))),
+    }
+    for name in _shard_names(model):
+        files[name] = (nominal, lambda name=name: _shard(model, name, nominal))
+    return files
+
+
+def _shard_names(model: Model) -> list[str]:
+    return [f"model-{n:05d}-of-{model.shards:05d}.safetensors" for n in range(1, model.shards + 1)]
+
+
+def _shard(model: Model, name: str, nominal: int) -> bytes:
+    size = max(SMALLEST_SHARD_BYTES, nominal // SIZE_SCALE)
+    return shake_256(f"{model.slug}/{model.revision}/{name}".encode()).digest(size)
+
+
+def _json(value: object) -> bytes:
+    return (json.dumps(value, indent=2, sort_keys=True) + "\n").encode()
+
+
+def _config(model: Model) -> dict:
+    return {
+        "architectures": [model.architecture],
+        "model_type": model.model_type,
+        "dtype": "bfloat16",
+        "hidden_size": model.hidden,
+        "num_hidden_layers": model.layers,
+        "num_attention_heads": 64,
+        "vocab_size": model.vocabulary,
+        "n_routed_experts": model.experts,
+        "n_shared_experts": 1,
+        "num_experts_per_tok": model.experts_per_token,
+        "moe_intermediate_size": 2048,
+        "num_nextn_predict_layers": 1,
+        "max_position_embeddings": model.longest,
+        "quantization_config": {
+            "quant_method": model.quantization,
+            "fmt": "e4m3",
+            "weight_block_size": [128, 128],
+        },
+    }
+
+
+def _tokenizer(model: Model) -> dict:
+    words = {f"piece{n}": n for n in range(256)}
+    return {"version": "1.0", "lab_model": model.slug, "model": {"type": "BPE", "vocab": words}}
+
+
+def _template(model: Model) -> bytes:
+    return (
+        f"{{# {model.slug} {model.revision[:8]} #}}"
+        "{% for message in messages %}<|{{ message.role }}|>{{ message.content }}{% endfor %}"
+        "{% if add_generation_prompt %}<|assistant|>{% endif %}\n"
+    ).encode()
+
+
+def _index(model: Model) -> dict:
+    names = _shard_names(model)
+    weights = {
+        f"model.layers.{layer}.weight": names[layer * len(names) // model.layers]
+        for layer in range(model.layers)
+    }
+    return {"metadata": {"total_size": model.weight_bytes}, "weight_map": weights}
+
+
+SEED_RELEASES = {
+    "glm52": _release(
+        "glm52", "glm-5.2", {"nodes": 2, "tp": 8, "pp": 2},
+        ["--kv-cache-dtype", "fp8", *GLM_ARGS],
+    ),
+    "dsv4": _release(
+        "dsv4", "deepseek-v4-flash", {"dp": 8, "ep": True}, DSV4_ARGS
+    ),
+    "glm51": _release(
+        "glm51", "glm-5.1", {"nodes": 2, "tp": 8, "pp": 2},
+        ["--kv-cache-dtype", "auto", *GLM_ARGS],
+    ),
+}  # fmt: skip
