@@ -75,13 +75,13 @@ def parse(text: str, name: str = "catalogue") -> dict[str, str]:
 def encode(messages: dict[str, str]) -> bytes:
     """Return the messages in GNU's .mo format: header, two tables of (length, offset), then the texts."""
     pairs = sorted((key.encode(), value.encode()) for key, value in messages.items())
-    start, tables, texts = 28 + 16 * len(pairs), ([], []), b""
+    start, table, texts = 28 + 16 * len(pairs), [], b""
     for column in (0, 1):
         for pair in pairs:
-            tables[column] += [len(pair[column]), start + len(texts)]
+            table += [len(pair[column]), start + len(texts)]
             texts += pair[column] + b"\0"
     header = struct.pack("<7I", _MAGIC, 0, len(pairs), 28, 28 + 8 * len(pairs), 0, start)
-    return header + struct.pack(f"<{4 * len(pairs)}I", *tables[0], *tables[1]) + texts
+    return header + struct.pack(f"<{len(table)}I", *table) + texts
 
 
 if __name__ == "__main__":

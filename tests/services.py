@@ -53,7 +53,7 @@ class TestServices:
         if self._processes:
             return
         database = postgres.prepare(
-            places.server_home(self.directory, "postgres"),
+            places.server_home(self.directory, "postgres", for_nobody=True),
             self.postgres_port,
             self.password,
             is_throwaway=True,

@@ -31,21 +31,22 @@ def make_state_dir(path: Path) -> None:
         path.chmod(0o711 if os.geteuid() == 0 else 0o700)
 
 
-def server_home(state_dir: Path, name: str) -> Path:
-    """Return the folder of one server, made when absent.
+def server_home(state_dir: Path, name: str, *, for_nobody: bool = False) -> Path:
+    """Return the folder of one server, made when absent: private, or `for_nobody` walkable under root.
 
     When nobody cannot walk to the state folder, it is a new folder in /var/tmp with a link to it.
     """
     home = state_dir / name
     if home.exists():
         return home.resolve()
-    if os.geteuid() == 0 and not is_walkable(state_dir):
+    must_open = for_nobody and os.geteuid() == 0
+    if must_open and not is_walkable(state_dir):
         outside = Path(tempfile.mkdtemp(prefix="flotilla-", dir="/var/tmp"))
         home.unlink(missing_ok=True)  # a link whose target was swept away
         home.symlink_to(outside)
     else:
         home.mkdir()
-    home.chmod(0o711 if os.geteuid() == 0 else 0o700)
+    home.chmod(0o711 if must_open else 0o700)
     return home.resolve()
 
 

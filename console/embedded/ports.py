@@ -46,7 +46,8 @@ def describe_process(pid: int) -> str:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return f"process {pid} (ended meanwhile)"
-    return f"process {pid} ({b' '.join(words).decode(errors='replace').strip()[:160]})"
+    command = " ".join(b" ".join(words).decode(errors="replace").split())
+    return f"process {pid} ({command[:160]})"
 
 
 def _listening_inodes(port: int) -> set[str]:

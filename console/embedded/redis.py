@@ -49,6 +49,7 @@ def prepare(home: Path, port: int, password: str, *, is_throwaway: bool = False)
         f'dir "{home}"',
         f"requirepass {password}",
         'save ""',
+        "loglevel warning",
         f"appendonly {'no' if is_throwaway else 'yes'}",
     ]
     places.write_private(config, "\n".join(lines) + "\n")

@@ -124,7 +124,7 @@ class Console:
         )
 
     def _start_postgres(self) -> str:
-        home = places.server_home(self._options.state_dir, "postgres")
+        home = places.server_home(self._options.state_dir, "postgres", for_nobody=True)
         reserved, port = ports.reserve_port()
         password = places.secret_file(self._options.state_dir / "postgres-password")
         server = postgres.prepare(home, port, password)
