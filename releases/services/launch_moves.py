@@ -16,6 +16,7 @@ _UNIT_STATE = {
     rules.STARTING: Replica.State.LAUNCHING,
     rules.WARMING: Replica.State.WARMING,
     rules.READY: Replica.State.READY,
+    rules.FREEZING: Replica.State.FAILED,
     rules.STOPPING: Replica.State.STOPPING,
     rules.STOPPED: Replica.State.STOPPED,
     rules.FAILED: Replica.State.FAILED,
@@ -66,7 +67,7 @@ def launch_move(
 def _move_unit(launch: Launch, to: str, explanation: str, actor: Actor) -> None:
     if to in rules.ENDED:
         members_free(replica=launch.replica)
-    if to in _UNIT_STATE:
-        replica_move(
-            replica=launch.replica, to=_UNIT_STATE[to], explanation=explanation, actor=actor
-        )
+    # A unit that failed stays failed while its ranks are being stopped.
+    unit_state = Replica.State.FAILED if launch.cause else _UNIT_STATE.get(to)
+    if unit_state:
+        replica_move(replica=launch.replica, to=unit_state, explanation=explanation, actor=actor)

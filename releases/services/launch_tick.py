@@ -3,6 +3,7 @@
 Safe to run twice or never; two conductors skip each other's rows.
 """
 
+import logging
 from datetime import timedelta
 
 from django.conf import settings
@@ -21,13 +22,24 @@ from releases.services.launch_log import positions_read
 from releases.services.launch_moves import launch_move
 from releases.services.launch_seen import golden_attempt, launch_seen, limits
 
+log = logging.getLogger(__name__)
+
 STOP_RETRY_S = 30.0
 
 
 def launches_advance() -> int:
     """Advance every live launch by at most a few moves; return how many launches moved."""
     ids = Launch.objects.filter(state__in=Launch.LIVE).order_by("pk").values_list("pk", flat=True)
-    return sum(launch_advance(pk) for pk in list(ids))
+    return sum(_advance_or_log(pk) for pk in list(ids))
+
+
+def _advance_or_log(pk: int) -> bool:
+    try:
+        return launch_advance(pk)
+    except Exception:
+        # A launch that cannot be advanced must not hold up the others; its own transaction is gone.
+        log.exception("launch %s could not be advanced", pk)
+        return False
 
 
 @transaction.atomic
