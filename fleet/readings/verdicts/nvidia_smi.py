@@ -10,7 +10,7 @@ from fleet.readings.nvidia_smi.listing import Listing, parse_listing
 from fleet.readings.nvidia_smi.nvlink import LINK_LINE, NvLinkStatus, parse_nvlink
 from fleet.readings.nvidia_smi.sentences import ASKED_WRONGLY_KINDS, Sentence, read_sentences
 from fleet.readings.nvidia_smi.table import SmiTable, is_table, parse_table
-from fleet.readings.report import Finding, Report, verdict_of
+from fleet.readings.report import Finding, Report, Severity, verdict_of
 from fleet.readings.text import number_lines
 from fleet.readings.verdicts.nvidia_smi_query import report_query
 
@@ -39,8 +39,8 @@ def report_nvidia_smi(text: str) -> Report:
 def sentence_findings(sentences: tuple[Sentence, ...]) -> Iterator[Finding]:
     """Turn sentences into findings: a broken card is an error, a wrong question a warning."""
     for sentence in sentences:
-        severity = "warn" if sentence.kind in _UNANSWERED else "error"
-        if sentence.kind in ("nvlink_mig",):
+        severity: Severity = "warn" if sentence.kind in _UNANSWERED else "error"
+        if sentence.kind == "nvlink_mig":
             severity = "info"
         yield Finding(sentence.kind, severity, sentence.text[:300], (sentence.line,))
 

@@ -8,7 +8,7 @@ from typing import Any
 from fleet.readings.nvidia_smi.cells import Cell
 from fleet.readings.nvidia_smi.query import QueryRow, QueryTable, parse_query
 from fleet.readings.nvidia_smi.throttle import is_throttled, read_reasons
-from fleet.readings.report import Finding, Report, verdict_of
+from fleet.readings.report import Finding, Report, Severity, verdict_of
 
 # Fields that get a short name with their unit; all others keep the tool's name.
 _SHORT = {
@@ -94,7 +94,7 @@ def _failed(table: QueryTable) -> list[QueryRow]:
 
 def _sentence_findings(table: QueryTable) -> Iterator[Finding]:
     for sentence in table.sentences:
-        severity = "error" if sentence.kind in ("lost_gpu", "no_devices") else "warn"
+        severity: Severity = "error" if sentence.kind in ("lost_gpu", "no_devices") else "warn"
         yield Finding(sentence.kind, severity, sentence.text[:300], (sentence.line,))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from fleet.readings.report import Finding, Report, verdict_of
+from fleet.readings.report import Finding, Report, Severity, verdict_of
 from fleet.readings.topo import PATH_ORDER, Topology, parse_topo
 
 
@@ -27,7 +27,7 @@ def report_topo(text: str) -> Report:
 
 def _findings(topo: Topology) -> Iterator[Finding]:
     for sentence in topo.sentences:
-        severity = "error" if sentence.kind in ("lost_gpu", "driver_mismatch") else "warn"
+        severity: Severity = "error" if sentence.kind in ("lost_gpu", "driver_mismatch") else "warn"
         yield Finding(sentence.kind, severity, sentence.text[:300], (sentence.line,))
     if topo.columns and topo.problems:
         lines = topo.unread or ((topo.header_line,) if topo.header_line else ())
