@@ -1,6 +1,6 @@
-"""State tables of nodes, units and launches: what each may become, and who moves it. Pure data.
+"""State tables of nodes and service units: what each may become. Pure data that tests iterate over.
 
-Source: design, states and transitions. Holds, reachability and host keys are not states (see placement in selectors).
+Holds, reachability and host keys are not states. Launches have their table in releases/rules/launch.py.
 """
 
 from __future__ import annotations
@@ -19,33 +19,21 @@ _DOWN = frozenset({"stopping", "failed", "lost"})
 
 REPLICA_MOVES: dict[str, frozenset[str]] = {
     "planned": frozenset({"reserved"}),
-    "reserved": frozenset({"launching", "planned"}) | _DOWN,
+    # a launch that ended before its first start command leaves nothing behind
+    "reserved": frozenset({"launching", "stopped"}) | _DOWN,
     "launching": frozenset({"warming"}) | _DOWN,
     "warming": frozenset({"ready"}) | _DOWN,
     "ready": frozenset({"serving"}) | _DOWN,
     "serving": frozenset({"draining"}) | _DOWN,
     "draining": _DOWN,
     "stopping": frozenset({"stopped", "failed", "lost"}),
-    # a unit that failed is stopped whole before it may be launched anew
-    "failed": frozenset({"stopping", "stopped", "lost"}),
+    "failed": frozenset({"reserved", "stopping", "stopped", "lost"}),
+    # its nodes may still run something: whole again only through a proved stop
     "lost": frozenset({"stopping", "stopped", "failed"}),
-    "stopped": frozenset({"reserved", "planned"}),
+    "stopped": frozenset({"reserved"}),
 }
 
-LAUNCH_MOVES: dict[str, frozenset[str]] = {
-    "created": frozenset({"preflight", "freezing", "stopping", "failed", "stopped"}),
-    "preflight": frozenset({"starting", "freezing", "stopping", "failed"}),
-    "starting": frozenset({"loading", "freezing", "stopping"}),
-    "loading": frozenset({"warming", "freezing", "stopping"}),
-    "warming": frozenset({"ready", "freezing", "stopping"}),
-    "ready": frozenset({"freezing", "stopping"}),
-    "freezing": frozenset({"stopping"}),
-    "stopping": frozenset({"failed", "stopped"}),
-    "failed": frozenset(),
-    "stopped": frozenset(),
-}
-
-MACHINES = {"node": NODE_MOVES, "replica": REPLICA_MOVES, "launch": LAUNCH_MOVES}
+MACHINES = {"node": NODE_MOVES, "replica": REPLICA_MOVES}
 
 
 def is_move(machine: str, now: str, to: str) -> bool:

@@ -1,0 +1,70 @@
+"""What the shell of every page shows. Costs no query beyond the person's grants, which the permission check read.
+
+`shell.conductor_age_s` and `shell.brake` ask the database when a template uses them, once a page.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from fleet.rules import policy
+from fleet.selectors import conductor_tick_age_s
+from fleet.selectors.brake import brake_now
+
+STALLED_S = 30.0
+
+
+class Shell:
+    """The values of the shell, each computed when a template asks for it."""
+
+    def __init__(self, request: HttpRequest) -> None:
+        self._request = request
+        self.site: str = settings.SITE_NAME
+        self.is_rehearsal: bool = settings.IS_REHEARSAL
+        self.request_id: str = getattr(request, "request_id", "")
+
+    @cached_property
+    def now(self) -> datetime:
+        return timezone.localtime()
+
+    @cached_property
+    def role(self) -> str:
+        """The strongest role of the person, in words; those of one pool only name the pool."""
+        user = getattr(self._request, "user", None)
+        grants = set(policy.grants_of(user)) if user is not None else set()
+        for role, word in (
+            ("admin", _("admin")),
+            ("approver", _("approver")),
+            ("operator", _("operator")),
+            ("viewer", _("viewer")),
+        ):
+            if (role, None) in grants:
+                return word
+            if pools := sorted(where for held, where in grants if held == role and where):
+                return f"{word} ({', '.join(pools)})"
+        return ""
+
+    @cached_property
+    def conductor_age_s(self) -> float | None:
+        return conductor_tick_age_s()
+
+    @property
+    def is_stalled(self) -> bool:
+        age = self.conductor_age_s
+        return age is None or age > STALLED_S
+
+    @cached_property
+    def brake(self) -> Any:
+        return brake_now()
+
+
+def shell(request: HttpRequest) -> dict[str, Shell]:
+    """Template context: `shell` with site, now, is_rehearsal, role, request_id, is_stalled and brake."""
+    return {"shell": Shell(request)}

@@ -1,0 +1,74 @@
+"""Draws why a request was refused: in the shell, with the words the person typed, and a way to send them again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils.translation import gettext as _
+
+from fleet.models import TrailEntry
+from fleet.services.refusals import Refused, Stale
+
+RETRY_S = {409: 2, 429: 20}
+_OURS = frozenset({"csrfmiddlewaretoken", "idempotency_key", "base_version"})
+_CHANGES_SHOWN = 5
+
+
+def refusal_page(request: HttpRequest, refusal: Refused) -> HttpResponse:
+    """Answer a refusal with its status; a stale form comes back with both versions and its words."""
+    context: dict[str, Any] = {
+        "title": _title(refusal),
+        "message": str(refusal),
+        "status": refusal.status,
+        "typed": _typed(request),
+        "request_id": getattr(request, "request_id", ""),
+    }
+    if isinstance(refusal, Stale):
+        context |= {
+            "subject": refusal.subject,
+            "posted": refusal.posted,
+            "found": refusal.found,
+            "changes": _changes(refusal, dict(context["typed"])),
+        }
+    template = "conflict.html" if isinstance(refusal, Stale) else "refusal.html"
+    response = render(request, template, context, status=refusal.status)
+    if refusal.status in RETRY_S:
+        response["Retry-After"] = str(RETRY_S[refusal.status])
+    return response
+
+
+def _title(refusal: Refused) -> str:
+    titles = {
+        400: _("The form is not complete"),
+        403: _("Not allowed"),
+        409: _("Somebody was faster"),
+        429: _("Too many at once"),
+    }
+    return titles.get(refusal.status, _("Not done"))
+
+
+def _typed(request: HttpRequest) -> list[tuple[str, str]]:
+    return [
+        (name, value)
+        for name, values in request.POST.lists()
+        if name not in _OURS
+        for value in values
+    ]
+
+
+def _changes(stale: Stale, typed: dict[str, str]) -> list[dict[str, Any]]:
+    """What others did to the object lately, newest first, with the posted value beside each of theirs."""
+    kind = type(stale.subject)._meta.model_name
+    rows = TrailEntry.objects.filter(object_kind=kind, object_id=str(stale.subject))
+    return [
+        {
+            "entry": entry,
+            "fields": [
+                {"name": name, "theirs": value, "yours": typed.get(name)}
+                for name, value in (entry.after or {}).items()
+            ],
+        }
+        for entry in rows[:_CHANGES_SHOWN]
+    ]

@@ -1,0 +1,26 @@
+"""The check of a person inside a service, where the objects of a form are known one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+from fleet.rules import policy
+from fleet.services.refusals import NotAllowed
+
+
+def permit_demand(user: Any, permission: str, pool: str | None = None) -> None:
+    """Raise NotAllowed unless the person may write behind a name; None stands for a rule and may."""
+    if user is None or policy.may(user, permission, pool, is_write=True):
+        return
+    roles = ", ".join(policy.needs_words(permission, is_write=True))
+    if pool is None:
+        raise NotAllowed(
+            _("This needs one of the roles %(roles)s for the whole fleet. Ask an admin.")
+            % {"roles": roles}
+        )
+    raise NotAllowed(
+        _("This needs one of the roles %(roles)s for pool %(pool)s. Ask an admin.")
+        % {"roles": roles, "pool": pool}
+    )

@@ -1,0 +1,102 @@
+"""Moves of service units, and the reservation of their nodes. A unit is reserved and freed whole."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from django.db import transaction
+from django.db.models import F
+from django.db.models.functions import Now
+from django.utils.translation import gettext as _
+
+from fleet.doorbell import ring
+from fleet.models import Member, Node, Replica
+from fleet.rules.lifecycles import REPLICA_MOVES
+from fleet.services.refusals import Conflict
+from fleet.services.trail import Actor, trail_add
+
+
+@transaction.atomic
+def replica_move(
+    *,
+    replica: Replica,
+    to: str,
+    explanation: str,
+    actor: Actor,
+    from_states: Collection[str] | None = None,
+) -> Replica:
+    """Move a unit under its row lock; moving it to where it is only renews the explanation.
+
+    Raises Conflict when the unit is not in one of `from_states`, or its table does not have the move.
+    """
+    row = Replica.objects.select_for_update().get(pk=replica.pk)
+    before = row.state
+    if before != to:
+        _refuse_unless_possible(row, to, from_states)
+    elif row.explanation == explanation:
+        return _reflect(replica)
+    changes = {"state": to, "explanation": explanation, "version": F("version") + 1}
+    if before != to:
+        changes["state_at"] = Now()
+    Replica.objects.filter(pk=row.pk).update(**changes)
+    if before != to:
+        trail_add(
+            actor=actor,
+            verb="replica.move",
+            object_kind="replica",
+            object_id=row.name,
+            before={"state": before},
+            after={"state": to},
+        )
+    ring(f"replica-{row.name}", f"pool-{row.pool.slug}", "fleet")
+    return _reflect(replica)
+
+
+def members_reserve(*, replica: Replica) -> int:
+    """Reserve every node of a unit at once, in node order; return how many. Raises Conflict."""
+    with transaction.atomic():
+        members = _locked_members(replica)
+        if taken := [str(member.node) for member in members if member.is_reserved]:
+            raise Conflict(
+                _("%(nodes)s already belong to a launch of %(unit)s; stop it first.")
+                % {"nodes": ", ".join(taken), "unit": replica.name}
+            )
+        if not members:
+            raise Conflict(_("%(unit)s has no nodes to reserve.") % {"unit": replica.name})
+        return Member.objects.filter(pk__in=[m.pk for m in members]).update(is_reserved=True)
+
+
+def members_free(*, replica: Replica) -> int:
+    """Free every node of a unit whose end is proved; repeating it changes nothing."""
+    with transaction.atomic():
+        members = _locked_members(replica)
+        return Member.objects.filter(pk__in=[m.pk for m in members], is_reserved=True).update(
+            is_reserved=False
+        )
+
+
+def _locked_members(replica: Replica) -> list[Member]:
+    live = Member.objects.filter(replica=replica, released_at=None)
+    node_ids = list(live.values_list("node_id", flat=True))
+    # every writer that needs several nodes locks them in this order, so that none waits in a circle
+    list(Node.objects.select_for_update(of=("self",)).filter(pk__in=node_ids).order_by("pk"))
+    return list(live.select_related("node__host"))
+
+
+def _refuse_unless_possible(row: Replica, to: str, from_states: Collection[str] | None) -> None:
+    if to in REPLICA_MOVES[row.state] and (from_states is None or row.state in from_states):
+        return
+    expected = sorted(
+        state
+        for state, onward in REPLICA_MOVES.items()
+        if to in onward and (from_states is None or state in from_states)
+    )
+    raise Conflict(
+        _("%(unit)s is %(found)s; to become %(to)s it must be %(expected)s. Reload the page.")
+        % {"unit": row.name, "found": row.state, "to": to, "expected": ", ".join(expected)}
+    )
+
+
+def _reflect(replica: Replica) -> Replica:
+    replica.refresh_from_db(fields=["state", "explanation", "state_at", "version"])
+    return replica
