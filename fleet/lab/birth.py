@@ -63,6 +63,11 @@ def _store_model(lab: Path, slug: str) -> None:
 
 
 def _store_images(lab: Path) -> None:
+    """Write the images and the flag list of the fork, which is 0.23's without some."""
+    flags = lab / "lib" / "flags"
+    rows = json.loads((flags / "0.23.0.json").read_text())
+    kept = {name: row for name, row in rows.items() if name not in releases.MULTI_NODE_FLAGS}
+    (flags / "fork-0.19.json").write_text(json.dumps(kept))
     directory = lab / "store" / "images"
     directory.mkdir(parents=True, exist_ok=True)
     for tag, image in releases.IMAGES.items():

@@ -86,6 +86,7 @@ def remove_all(node_dir: Path) -> None:
     """Remove every container's directory; nothing of them may run any more."""
     for container in list(all_containers(node_dir)):
         shutil.rmtree(container.directory, ignore_errors=True)
+    shutil.rmtree(node_dir / "docker" / "names", ignore_errors=True)
 
 
 def _read_json(path: Path, default):

@@ -46,7 +46,7 @@ class Fault:
 
 BOOT_VIEWS = ("view/boot", "view/dmesg", "view/dmesg.T", "view/kernel.iso")
 BOOT_ID = "root/proc/sys/kernel/random/boot_id"
-GPU_LIST = ("view/smi.L", "view/smi.tsv", "view/topo.m", "view/lost_gpus")
+GPU_LIST = ("view/smi.L", "view/smi.tsv", "view/topo.m", "view/docker.gpus")
 LOST = r"Unable to determine the device handle for GPU\d: 0000:[0-9A-F]{2}:00\.0: Unknown Error"
 TABLE = (
     Fault(

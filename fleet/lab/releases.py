@@ -86,7 +86,7 @@ def image_digest(tag: str) -> str:
     return f"sha256:{sha256(f'flotilla lab image {tag}'.encode()).hexdigest()}"
 
 
-def _image(tag: str, vllm: str, nccl: str = NCCL, without: tuple[str, ...] = ()) -> dict:
+def _image(tag: str, vllm: str, nccl: str = NCCL, flags: str = "") -> dict:
     return {
         "repository": REGISTRY,
         "tag": tag,
@@ -99,7 +99,7 @@ def _image(tag: str, vllm: str, nccl: str = NCCL, without: tuple[str, ...] = ())
         "vllm_version": vllm,
         "nccl": nccl,
         "torch": "2.11.0+cu129",
-        "without_flags": list(without),
+        "flags_file": f"{flags or vllm}.json",
     }
 
 
@@ -108,7 +108,7 @@ MULTI_NODE_FLAGS = ("--nnodes", "--node-rank", "--master-addr", "--master-port",
 IMAGES = {
     "v0.23.0": _image("v0.23.0", "0.23.0"),
     "v0.33.0": _image("v0.33.0", "0.33.0", nccl="2.29.3"),
-    "fork-0.19": _image("fork-0.19", "0.23.0", nccl="2.27.7", without=MULTI_NODE_FLAGS),
+    "fork-0.19": _image("fork-0.19", "0.19.0", nccl="2.27.7", flags="fork-0.19"),
 }
 GLM_ARGS = [
     "--gpu-memory-utilization", "0.88",

@@ -11,7 +11,14 @@ from datetime import datetime
 from pathlib import Path
 
 from .state import replace_text
-from .views_smi import RC_LOST, lost_gpus, render_list, render_snapshot, render_topology
+from .views_smi import (
+    RC_LOST,
+    lost_gpus,
+    present_gpus,
+    render_list,
+    render_snapshot,
+    render_topology,
+)
 
 GIB = 1 << 30
 
@@ -43,14 +50,13 @@ def _tool_views(state: dict) -> Iterator[tuple[str, str]]:
     yield "docker.version", json.dumps(_docker_version(state)) + "\n"
     yield "docker.info", json.dumps(_docker_info(state)) + "\n"
     yield "docker.state", f"{state['docker']['state']}\n"
-    yield "lost_gpus", "".join(_unusable_gpus(state))
+    yield "docker.gpus", "".join(_container_gpus(state))
 
 
-def _unusable_gpus(state: dict) -> Iterator[str]:
-    """Yield `index uuid` lines of cards that no container can be given."""
-    for gpu in state["gpu"]:
-        if gpu["health"] in ("lost", "missing", "reset_required"):
-            yield f"{gpu['index']} {gpu['uuid']}\n"
+def _container_gpus(state: dict) -> Iterator[str]:
+    """Yield `index uuid health` lines of the cards that a container can ask for."""
+    for gpu in present_gpus(state):
+        yield f"{gpu['index']} {gpu['uuid']} {gpu['health']}\n"
 
 
 def _lscpu(state: dict) -> str:

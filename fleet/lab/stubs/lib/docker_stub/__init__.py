@@ -1,0 +1,1 @@
+"""Docker's verbs on a rehearsed node; standard library only, run as `python -I -S`."""
