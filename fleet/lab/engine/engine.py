@@ -52,6 +52,14 @@ class Engine:
         return FollowerLink(self.plan.node_rank)
 
     @property
+    def unit_key(self) -> str:
+        """What all nodes of one launch share: seeds communicator ids and sequence numbers."""
+        launch = (self.config.get("labels") or {}).get("fleet.launch", "")
+        if self.plan.nnodes == 1:
+            return str(self.config.get("id", ""))
+        return f"{launch}/{self.plan.master_addr}:{self.plan.master_port}"
+
+    @property
     def serves(self) -> bool:
         """Only the head has an API server, an engine core and a port."""
         return not self.plan.headless

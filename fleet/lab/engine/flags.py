@@ -9,11 +9,12 @@ import os
 from .flaglist import BUILT_IN
 from .plan import Refused
 
-BOOLEAN = ("BooleanOptionalAction", "bool", "boolean")
+BOOLEAN = ("BooleanOptionalAction", "EnableDisableAction", "bool", "boolean")
 SWITCH = ("_StoreTrueAction", "flag", "store_true")
 JSON_TYPES = (
     "parse_dataclass", "loads", "union_dict_and_str", "_parse_type", "json",
 )  # fmt: skip
+USAGE = "usage: vllm serve [model_tag] [options]"
 # Optional types hide what they hold; these are read as numbers or objects by the engine.
 INTEGERS = {"distributed_timeout_seconds", "data_parallel_size_local", "node_rank", "nnodes"}
 OBJECTS = {
@@ -53,8 +54,7 @@ def by_alias(rows: dict[str, dict]) -> dict[str, dict]:
 
 
 def refuse(text: str) -> Refused:
-    usage = "usage: vllm serve [model_tag] [options]"
-    return Refused(f"{usage}\nvllm: error: {text}", code=2, as_traceback=False)
+    return Refused(f"{USAGE}\nvllm: error: {text}", code=2, as_traceback=False)
 
 
 class Parser:
@@ -94,6 +94,8 @@ class Parser:
             while not equals and rest and not rest[0].startswith("-"):
                 self.unknown.append(rest.pop(0))
             return
+        if row.get("type") == "_HelpAction":
+            raise Refused(USAGE, code=0, as_traceback=False)
         if path:
             given = value if equals else (rest.pop(0) if rest else "")
             self._set_path(row, path, given)
@@ -108,7 +110,7 @@ class Parser:
         """Find a flag, also in its negated spellings."""
         row = self.flags.get(name)
         if row is not None:
-            return row, self._is_boolean(row) and name.startswith(("--no-", "--disable-"))
+            return row, self._is_boolean(row) and _turns_off(row["name"], name)
         if name.startswith("--no-"):
             row = self.flags.get("--" + name[5:])
             if row is not None and row.get("type") in BOOLEAN:
@@ -176,14 +178,17 @@ class Parser:
         self._check_keys(row, self.values[row["dest"]])
 
     def _check_keys(self, row: dict, value: dict) -> None:
-        gone = "use_fp4_indexer_cache"
-        if row["dest"] == "attention_config" and gone in value and not self._before(0, 30):
+        """Refuse the one key that came and one that went with 0.30 (the indexer's cache type)."""
+        wrong = "indexer_kv_dtype" if self._before(0, 30) else "use_fp4_indexer_cache"
+        if row["dest"] == "attention_config" and wrong in value:
             raise Refused(
                 "pydantic_core._pydantic_core.ValidationError: 1 validation error for"
-                f" AttentionConfig\n{gone}\n  Unexpected keyword argument"
-                f" [type=unexpected_keyword_argument, input_value={value[gone]}]",
-                code=2, as_traceback=False,
-            )  # fmt: skip
+                f" AttentionConfig\n{wrong}\n  Unexpected keyword argument"
+                f" [type=unexpected_keyword_argument, input_value={value[wrong]}]\n    For further"
+                " information visit https://errors.pydantic.dev/2.14/v/unexpected_keyword_argument",
+                code=2,
+                as_traceback=False,
+            )
 
     def _before(self, *wanted: int) -> bool:
         parts = tuple(int(part) for part in self.version.split(".")[:2] if part.isdigit())
@@ -199,6 +204,13 @@ def _normal(name: str) -> str:
     """Take underscores for dashes in the flag part, not in a dotted key."""
     flag, dot, path = name.partition(".")
     return (flag.replace("_", "-") if flag.startswith("--") else flag) + dot + path
+
+
+def _turns_off(name: str, alias: str) -> bool:
+    """Tell whether an alias is the negated spelling of a boolean's own name."""
+    if name.startswith("--disable-"):
+        return alias.startswith("--enable-")
+    return alias.startswith(("--no-", "--disable-"))
 
 
 def _label(row: dict) -> str:

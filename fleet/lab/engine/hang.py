@@ -84,7 +84,7 @@ async def watchdog_fires(engine: Engine, culprit: int | None) -> None:
     began = time.monotonic()
     await asyncio.sleep(timeout_s)
     waiting = [w for w in engine.workers.ranks() if w.rank and w.rank.world_rank != culprit]
-    sequence = 1_800_000 + int(draw(engine.seed, engine.config.get("id", "")) * 90_000)
+    sequence = 1_800_000 + int(draw(engine.seed, engine.unit_key) * 90_000)
     for worker in waiting:
         assert worker.rank is not None
         rank = worker.rank.world_rank

@@ -136,7 +136,7 @@ def process_lines(speaker: Speaker, transport: Transport) -> Iterator[str]:
 def _comm(speaker: Speaker, name: str, group: object, place: int, size: int) -> tuple[str, str]:
     """Return (comm head, commId) of one rank in one communicator."""
     seed = speaker.engine.seed
-    ident = hexes(16, seed, speaker.engine.config.get("id", ""), name, group)
+    ident = hexes(16, seed, speaker.engine.unit_key, name, group)
     pointer = hexes(11, seed, speaker.engine.node["name"], speaker.device, name)
     head = (
         f"comm 0x5{pointer} rank {place} nranks {size} cudaDev {speaker.device} nvmlDev"
