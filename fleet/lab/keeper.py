@@ -79,7 +79,7 @@ class Keeper:
             request = json.loads(connection.recv(REQUEST_LIMIT_BYTES).decode() or "{}")
             try:
                 pids = {name: self.start_listener(name, argv) for name, argv in request.items()}
-                answer = {"pids": pids}
+                answer: dict = {"pids": pids}
             except OSError as error:
                 answer = {"error": str(error)}
             connection.sendall(json.dumps(answer).encode())
@@ -133,6 +133,8 @@ class Keeper:
 def become_keeper(ready: int) -> None:
     """Leave the caller's process group and inherit orphans from now on."""
     os.setsid()
+    # A caller may hold signals back; the keeper and every shell on the nodes would inherit that.
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
     LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     os.set_inheritable(ready, False)
 

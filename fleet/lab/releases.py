@@ -7,7 +7,7 @@ so the hashes agree. Files are kept at 1/655360 of the size they stand for (LAB.
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from hashlib import sha1, sha256, shake_256
 
 SIZE_SCALE = 655_360
@@ -39,23 +39,29 @@ class Model:
         return sha1(f"{self.slug} revision 1".encode()).hexdigest()
 
 
-GLM = {
-    "architecture": "GlmMoeDsaForCausalLM",
-    "shards": 141,
-    "weight_bytes": 755_000_000_000,
-    "layers": 78,
-    "hidden": 6144,
-    "vocabulary": 154_880,
-    "experts": 256,
-    "experts_per_token": 8,
-    "quantization": "fp8",
-    "model_type": "glm_moe_dsa",
-}
+def _glm(slug: str, name: str, longest: int) -> Model:
+    return Model(
+        slug=slug,
+        name=name,
+        architecture="GlmMoeDsaForCausalLM",
+        shards=141,
+        weight_bytes=755_000_000_000,
+        layers=78,
+        hidden=6144,
+        vocabulary=154_880,
+        experts=256,
+        experts_per_token=8,
+        longest=longest,
+        quantization="fp8",
+        model_type="glm_moe_dsa",
+    )
+
+
 MODELS = {
     model.slug: model
     for model in (
-        Model(slug="glm-5.2-fp8", name="GLM-5.2-FP8", longest=1_048_576, **GLM),
-        Model(slug="glm-5.1-fp8", name="GLM-5.1-FP8", longest=202_752, **GLM),
+        _glm("glm-5.2-fp8", "GLM-5.2-FP8", longest=1_048_576),
+        _glm("glm-5.1-fp8", "GLM-5.1-FP8", longest=202_752),
         Model(
             slug="deepseek-v4-flash",
             name="DeepSeek-V4-Flash",
@@ -231,7 +237,7 @@ def _files(model: Model) -> dict[str, tuple[int, Callable[[], bytes]]]:
         "model.safetensors.index.json": (0, lambda: _json(_index(model))),
     }
     for name in _shard_names(model):
-        files[name] = (nominal, lambda name=name: _shard(model, name, nominal))
+        files[name] = (nominal, partial(_shard, model, name, nominal))
     return files
 
 

@@ -34,7 +34,8 @@ class LogReader:
 
     def write(self, lines: list[bytes]) -> None:
         """Write whole lines; neighbours of one stream go out in one call."""
-        stream, pending = 1, []
+        stream = 1
+        pending: list[bytes] = []
         for line in lines:
             stamp, _, tail = line.partition(b" ")
             kind, _, text = tail.partition(b" ")
