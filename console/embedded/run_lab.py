@@ -1,9 +1,8 @@
-"""Owns the rehearsal lab while the console runs: up, wait for a signal, down. Its directory stays
-for the next start.
-"""
+"""Owns the rehearsal lab while the console runs: up, wait for a signal, down. Its directory stays for the next start."""
 
 import signal
 import sys
+import threading
 from pathlib import Path
 
 from console.embedded.processes import LAB_READY_TEXT
@@ -13,15 +12,15 @@ from fleet.lab.place import lab_directory
 
 def main() -> None:
     state_dir, nodes = Path(sys.argv[1]), int(sys.argv[2])
-    # Blocked from the start and waited for at the end, so that a signal during `up` is neither lost
-    # nor early.
-    asked = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
-    signal.pthread_sigmask(signal.SIG_BLOCK, asked)
+    asked = threading.Event()
+    # Handlers, not a blocked mask: a mask is inherited, and the lab's keeper must hear its own TERM.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: asked.set())
     lab = Lab(lab_directory(state_dir))
     lab.down(keep=True)  # what a killed owner left
     lab.up(nodes=nodes)
     print(f"{LAB_READY_TEXT}, {nodes} nodes", flush=True)
-    signal.sigwait(asked)
+    asked.wait()
     lab.down(keep=True)
 
 

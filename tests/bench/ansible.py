@@ -1,4 +1,4 @@
-"""The peer of T1: ansible-playbook as its documentation makes it fast (pipelining, one fork a node, kept connections)."""
+"""The peer of T1: ansible-playbook made as fast as its manual says (pipelining, forks, kept connections)."""
 
 import os
 import subprocess
