@@ -1,0 +1,247 @@
+"""What a pasted engine log says: how far the start came, its numbers, and what broke it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from fleet.readings.report import Finding, Report, Verdict
+from fleet.readings.text import clean_line
+from fleet.readings.vllm_log import Failure, PhaseReader, phase_rank
+from fleet.readings.vllm_log.failures import short_name
+
+# The words for a stage that people use; the reader's own phases are finer.
+_STAGES = {
+    "config": "config",
+    "init": "init_device",
+    "rendezvous": "rendezvous",
+    "load": "weights",
+    "compile": "compile",
+    "profile": "profile",
+    "kv": "kv_cache",
+    "capture": "graph_capture",
+    "warmup": "warmup",
+    "api": "api",
+    "ready": "ready",
+}
+_ADVICE = {
+    "gpu_not_free": "something else holds the GPU; find it before starting again",
+    "kv_too_small": "KV cache too small for max-model-len",
+    "kv_none": "no memory left for the KV cache",
+    "disk_quota": "disk quota exceeded where the compile cache lies",
+    "no_space": "no space left, most likely /dev/shm",
+    "bad_arguments": "the image does not know these arguments",
+    "port_in_use": "the port is in use or the address is not of this node",
+    "nccl_mismatch": "images differ: NCCL versions do not match",
+    "follower_not_headless": "node rank above 0 was started without --headless",
+    "oom": "out of GPU memory",
+    "illegal_access": "a kernel crashed (software), no proof of bad hardware",
+    "no_kernel_image": "the build does not match this GPU architecture",
+    "cancelled": "cancelled by the scheduler, not a crash",
+    "store_timeout": "not all nodes joined",
+    "rpc_timeout": "a rank did not answer; look for a hung or dead rank",
+    "watchdog": "a collective timed out",
+}
+
+
+def report_vllm_log(lines: Iterable[str], *, cut: bool = False) -> Report:
+    """Judge the lines of one engine's log."""
+    reader, hints = PhaseReader(), _Hints()
+    for line in lines:
+        text = clean_line(line)
+        reader.feed(text)
+        hints.note(text)
+    ready = _is_ready(reader, hints)
+    findings = tuple(_findings(reader, ready))
+    return Report(
+        kind="vllm-log",
+        form=hints.form,
+        complete=_has_start(reader) and (ready or reader.cause is not None) and not cut,
+        verdict=_verdict(reader, ready),
+        summary=_summary(reader, ready),
+        findings=findings,
+        values=_values(reader, hints, ready),
+        unread=tuple(reader.unread),
+    )
+
+
+class _Hints:
+    """Small things that only the whole text tells."""
+
+    def __init__(self) -> None:
+        self.has_routes = False
+        self.has_uvicorn = False
+        self.has_tqdm = False
+        self.engine_error: str | None = None
+        self.form = "vllm"
+
+    def note(self, text: str) -> None:
+        if "Route: /" in text or "Available routes are" in text:
+            self.has_routes = True
+        elif "Started server process" in text or "Waiting for application startup" in text:
+            self.has_uvicorn = True
+        elif "checkpoint shards:" in text:
+            self.has_tqdm = True
+        if self.engine_error is None and (at := text.find("Worker failed with error")) >= 0:
+            self.engine_error = text[at : at + 200]
+
+    @property
+    def is_stdout_half(self) -> bool:
+        """Progress bars and uvicorn write to stderr; a text without them is the other half."""
+        return not self.has_uvicorn and not self.has_tqdm
+
+
+def _is_ready(reader: PhaseReader, hints: _Hints) -> bool:
+    if reader.phase == "ready":
+        return True
+    # The last thing on stdout is the list of routes; "startup complete" stands on stderr.
+    return reader.phase == "api" and hints.has_routes and hints.is_stdout_half
+
+
+def _has_start(reader: PhaseReader) -> bool:
+    return any(t.phase in ("config", "init") for t in reader.transitions)
+
+
+def _verdict(reader: PhaseReader, ready: bool) -> Verdict:
+    cause = reader.cause
+    if cause is not None and cause.weight != "echo":
+        return "fail"
+    if cause is not None and reader.shutdown_line is None:
+        return "fail"
+    return "pass" if ready and reader.shutdown_line is None else "unknown"
+
+
+def _findings(reader: PhaseReader, ready: bool) -> Iterator[Finding]:
+    cause = reader.cause
+    for failure in reader.failures:
+        echo = failure is not cause
+        severity = "info" if echo else "error"
+        if reader.shutdown_line is not None and failure.weight == "echo":
+            severity = "info"
+        text = ("follows: " if echo else "") + failure.text[:300]
+        yield Finding(failure.kind, severity, text, (failure.line,))  # type: ignore[arg-type]
+    listen = reader.facts.words.get("listen", "")
+    if "//127." in listen or "//localhost" in listen:
+        yield Finding("listens_on_loopback", "warn", f"{listen} is reachable from the node only")
+    if reader.shutdown_line is not None:
+        text = "the API server was told to stop"
+        yield Finding("shutdown", "info", text, (reader.shutdown_line,))
+    if ready and reader.phase == "api":
+        text = "ready by its list of routes; 'Application startup complete' stands on stderr"
+        yield Finding("stderr_missing", "info", text)
+
+
+def _summary(reader: PhaseReader, ready: bool) -> str:
+    cause = reader.cause
+    if cause is not None and not (reader.shutdown_line and cause.weight == "echo"):
+        what = _ADVICE.get(cause.kind, cause.text[:200])
+        return f"{_failed_words(reader, cause)}: {what}."
+    if reader.shutdown_line is not None:
+        return "Stopped in order."
+    if ready:
+        return "Healthy: the start is complete."
+    if reader.phase is None:
+        return "No mark of an engine's start in this text."
+    return f"In progress, no fault in it: the last phase seen is {reader.phase}."
+
+
+def _failed_words(reader: PhaseReader, cause: Failure) -> str:
+    if cause.kind == "cancelled":
+        return f"Ended in {reader.phase or 'an unknown phase'}"
+    stage = cause.stage or reader.stage
+    if stage == "ready" or phase_rank(stage) >= phase_rank("api"):
+        return "Engine dead while serving"
+    return f"Start failed in {stage}" if stage else "Start failed"
+
+
+def _stage_word(reader: PhaseReader, ready: bool) -> str | None:
+    cause = reader.cause
+    stage = (cause.stage if cause else None) or reader.stage
+    if ready and cause is None:
+        return "ready"
+    if cause is not None and phase_rank(stage) >= phase_rank("api"):
+        return "serving"
+    if cause is not None and cause.kind == "gpu_not_free":
+        return "init_device"
+    return _STAGES.get(stage) if stage else None
+
+
+def _values(reader: PhaseReader, hints: _Hints, ready: bool) -> dict[str, Any]:
+    facts = reader.facts
+    values: dict[str, Any] = {
+        "stage": _stage_word(reader, ready),
+        "phase": reader.phase,
+        "phases": [[t.phase, t.line, t.message_at] for t in reader.transitions],
+        **{name: facts.value(name) for name in facts.names()},
+        **facts.words,
+    }
+    if facts.shards:
+        values["shards"] = f"{facts.shards[0]}/{facts.shards[1]}"
+        values["shard_load_elapsed"] = facts.shard_elapsed
+        values["seconds_per_shard"] = facts.seconds_per_shard
+    if facts.shapes:
+        values["shapes"] = f"{facts.shapes[0]}/{facts.shapes[1]}"
+    if "kv_tokens" not in values and values.get("gpu_blocks") is not None:
+        # The block size of old releases' default (16) where the log does not print another.
+        values["kv_tokens"] = values["gpu_blocks"] * int(values.get("block_size") or 16)
+    values["c10d_warnings"] = reader.c10d_warnings
+    values["ranks_seen"] = sorted({r for r in reader.speakers.values() if r is not None})
+    values["is_follower"] = facts.is_follower
+    return values | _failure_values(reader, hints)
+
+
+def _failure_values(reader: PhaseReader, hints: _Hints) -> dict[str, Any]:
+    cause = reader.cause
+    if cause is None:
+        return {"error": None}
+    died = next((f.worker for f in reader.failures if f.worker), None)
+    rest = [f for f in reader.failures if f is not cause]
+    cancelled = next((f for f in reader.failures if f.kind == "cancelled"), None)
+    core = reader.failed_core_procs
+    return {
+        "error": _error_text(cause),
+        "error_kind": cause.kind,
+        "engine_error": hints.engine_error,
+        "first_error_worker": reader.first_error_speaker,
+        "worker": cause.speaker or None,
+        "rank": next(iter(reader.ranks_of(cause.kind)), None),
+        "ranks": reader.ranks_of(cause.kind),
+        "worker_died": died,
+        "secondary": next((_cublas(f.text) for f in rest if f.kind == "cublas"), None),
+        "consequences": [short_name(f)[:200] for f in rest if f.weight == "echo"],
+        "failed_core_procs": {} if core == "{}" else core,
+        "cancelled_at": _after(cancelled, "CANCELLED AT ", 19),
+        "host": _between(cancelled, " ON ", " CANCELLED"),
+    }
+
+
+_ERROR_WORDS = {
+    "illegal_access": "illegal memory access",
+    "no_kernel_image": "no kernel image is available",
+    "kv_none": "No available memory for the cache blocks",
+    "disk_quota": "[Errno 122] Disk quota exceeded",
+    "engine_fatal": "EngineCore hit an exception",
+    "start_failed": "EngineCore failed to start",
+}
+
+
+def _error_text(cause: Failure) -> str:
+    said = _ERROR_WORDS.get(cause.kind)
+    return said if said and said in cause.text else cause.text
+
+
+def _cublas(text: str) -> str:
+    at = text.find("CUBLAS_STATUS_")
+    return text[at:].split(" ", 1)[0][:80]
+
+
+def _after(failure: Failure | None, mark: str, width: int) -> str | None:
+    if failure is None or mark not in failure.text:
+        return None
+    return failure.text.partition(mark)[2][:width]
+
+
+def _between(failure: Failure | None, start: str, end: str) -> str | None:
+    if failure is None or start not in failure.text:
+        return None
+    return failure.text.partition(start)[2].partition(end)[0][:64]
