@@ -1,3 +1,4 @@
+import itertools
 import tracemalloc
 
 from hypothesis import given
@@ -42,7 +43,7 @@ def test_a_progress_bar_gives_a_line_for_each_step_and_crlf_is_one_end() -> None
 def test_the_framing_changes_nothing(parts: list[bytes], cuts: list[int]) -> None:
     whole = b"".join(parts)
     edges = [0, *sorted(min(cut, len(whole)) for cut in cuts), len(whole)]
-    blocks = [whole[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    blocks = [whole[a:b] for a, b in itertools.pairwise(edges)]
     assert _split(*blocks) == _split(whole)
 
 
