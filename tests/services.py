@@ -110,6 +110,7 @@ def _make_directory() -> Path:
     directory = Path(tempfile.mkdtemp(prefix="flotilla-test-"))
     if os.geteuid() == 0:
         directory.chmod(0o711)
+    (directory / "static").mkdir()  # STATIC_ROOT; the web process warns when it is absent
     return directory
 
 

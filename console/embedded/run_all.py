@@ -47,6 +47,7 @@ def _run(options: Options) -> int:
     lab_mark = f"FLOTILLA_LAB={lab_directory(options.state_dir)}"
     _clear_up_after_a_killed_run(options, lab_mark)
     catalogues.compile_all()
+    (options.state_dir / "static").mkdir(exist_ok=True)  # STATIC_ROOT
     supervisor = Supervisor(token, {**os.environ, **_fixed_env(options)}, also_mine=[lab_mark])
     code = 0
     try:

@@ -2,6 +2,7 @@
 
 import pytest
 from django.db import connections
+from django.db.models.functions import Now
 
 from console import health
 from fleet.models import Tick
@@ -11,7 +12,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def ticking():
-    Tick.objects.create(name="fleet")
+    Tick.objects.create(name="fleet", at=Now())
 
 
 def test_it_says_ok_when_all_parts_answer(client, ticking):

@@ -1,0 +1,171 @@
+"""`make up` from the outside: one line, health, exit codes, continuation, and nothing left behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from console.embedded import leftovers
+from tests.children import end_child, start_child
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.platform, pytest.mark.lab]
+ROOT = Path(__file__).resolve().parents[2]
+READY_WITHIN_S = 120
+STOP_WITHIN_S = 15
+REST_PSS_MIB = 500
+
+
+class Up:
+    """One `make up` program in a state folder of its own."""
+
+    def __init__(self, state_dir: Path, port: int):
+        self.state_dir, self.port = state_dir, port
+        outside = {
+            name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ
+        }
+        self.env = {
+            **outside,
+            "STATE_DIR": str(state_dir),
+            "PORT": str(port),
+            "LAB_NODES": "2",
+            "LAB_LAUNCH": "none",
+            "HANDS": "2",
+        }
+        self.stdout = state_dir.with_suffix(".stdout")
+        self.child = None
+
+    def start(self) -> None:
+        """Start and wait for the ready line."""
+        script = 'exec "$0" -m console.embedded.run_all >"$STDOUT"'
+        env = {**self.env, "STDOUT": str(self.stdout)}
+        self.child = start_child(
+            ["sh", "-c", script, sys.executable], env, self.state_dir.with_suffix(".stderr"), ROOT
+        )
+        wait_until(
+            lambda: self.child.poll() is not None or self.said(),
+            timeout_s=READY_WITHIN_S,
+            what="the ready line",
+        )
+        assert self.said() == f"Flotilla is ready at http://127.0.0.1:{self.port}\n", self.child.log
+
+    def said(self) -> str:
+        return self.stdout.read_text() if self.stdout.exists() else ""
+
+    def note(self) -> dict:
+        return json.loads((self.state_dir / "run.json").read_text())
+
+    def marks(self) -> list[str]:
+        return [f"FLOTILLA_SUPERVISOR={self.note()['token']}", f"STATE_DIR={self.state_dir}"]
+
+    def again(self, **env: str) -> subprocess.CompletedProcess[str]:
+        """Run another one in the foreground, expected to refuse."""
+        return subprocess.run(
+            [sys.executable, "-m", "console.embedded.run_all"],
+            env={**self.env, **env},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=READY_WITHIN_S,
+        )
+
+    def shell(self, code: str) -> str:
+        """Run Django code in a command that finds the services by run.json alone."""
+        done = subprocess.run(
+            [sys.executable, "manage.py", "shell", "-c", f"from fleet.models import Tick; {code}"],
+            env=self.env,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=READY_WITHIN_S,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@pytest.fixture
+def up(tmp_path, free_port):
+    running = Up(tmp_path / "state", free_port())
+    yield running
+    if running.child:
+        end_child(running.child, patience_s=STOP_WITHIN_S)
+        print(running.child.log[-6000:])
+
+
+def healthz(port: int) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10) as answer:
+        return answer.read().decode()
+
+
+def pss_mib(pids: list[int]) -> float:
+    """Sum of the proportional set sizes; a page that several share is counted once."""
+    kib = 0
+    for pid in pids:
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        kib += int(text.split("\nPss:")[1].split()[0])
+    return kib / 1024
+
+
+def command_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+
+
+def test_one_console_from_start_to_stop_and_on(up, free_port):
+    up.start()
+    assert healthz(up.port) == "ok"
+
+    refused = up.again(PORT=str(free_port()))
+    assert (refused.returncode, refused.stdout) == (3, "")
+    assert f"in use by process {up.child.pid}" in refused.stderr
+    refused = up.again(STATE_DIR=str(up.state_dir.with_name("other")))
+    assert (refused.returncode, refused.stdout) == (3, "")
+    assert f"port {up.port}" in refused.stderr
+
+    up.shell("Tick.objects.update_or_create(name='mine', at='2026-01-01T00:00Z')")
+    marks = up.marks()
+    up.child.send_signal(signal.SIGTERM)
+    assert up.child.wait(timeout=STOP_WITHIN_S) == 0
+    assert leftovers.find_marked(marks) == []
+    assert up.said().count("\n") == 1
+
+    up.stdout.unlink()
+    up.start()
+    kept = up.shell("print('kept', Tick.objects.filter(name='mine').count())")
+    assert "kept 1" in kept
+
+
+def test_a_killed_supervisor_leaves_nothing(up):
+    up.start()
+    marks = up.marks()
+    lab_mark = [f"FLOTILLA_LAB={(up.state_dir / 'lab').resolve()}"]
+    assert leftovers.find_marked(marks)
+    up.child.kill()
+    wait_until(
+        lambda: not leftovers.find_marked(marks + lab_mark),
+        timeout_s=STOP_WITHIN_S,
+        what="all processes to vanish",
+    )
+
+
+def test_a_child_that_dies_ends_all_with_its_code(up):
+    up.start()
+    marks = up.marks()
+    watch = [pid for pid in leftovers.find_marked(marks) if "manage.py watch" in command_of(pid)]
+    os.kill(watch[0], signal.SIGKILL)
+    assert up.child.wait(timeout=STOP_WITHIN_S + 5) == 128 + signal.SIGKILL
+    assert "watch ended with exit code 137" in up.child.log
+    assert leftovers.find_marked(marks) == []
+
+
+def test_the_console_is_small_at_rest(up):
+    up.env["HANDS"] = "4"
+    up.start()
+    pids = [pid for pid in leftovers.find_marked(up.marks()) if "run_lab" not in command_of(pid)]
+    total = pss_mib(pids)
+    table = "\n".join(f"{pss_mib([pid]):6.1f} {command_of(pid)[:90]}" for pid in pids)
+    assert total <= REST_PSS_MIB, f"{total:.0f} MiB\n{table}"
