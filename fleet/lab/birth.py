@@ -79,6 +79,7 @@ def lay_out_node(host: NodeHost, place: Place, seed: int, now: datetime) -> str:
     node_dir = host.directory
     for name in NODE_DIRECTORIES:
         (node_dir / name).mkdir(parents=True, exist_ok=True)
+    keys.restore_first(node_dir / "hostkey")
     host_key = keys.ensure_key_pair(node_dir / "hostkey", place.name)
     write_sshd_files(host)
     state.replace_text(node_dir / "faults.json", "[]")

@@ -4,7 +4,6 @@ Each function takes the site and the fault's arguments. What it learns and its u
 a key) it puts into the arguments, which are kept with the fault.
 """
 
-import os
 import signal
 import time
 from collections.abc import Mapping
@@ -90,25 +89,15 @@ def restore_ssh(site: Site, args: dict) -> None:
 
 def change_host_key(site: Site, args: dict) -> None:
     """Restart the SSH daemon with another host key; the old one is kept for the undo."""
-    _keep_old_key(site.directory)
+    keys.keep_first(site.directory / "hostkey")
     keys.write_key_pair(site.directory / "hostkey", site.host.name)
     _restart_listener(site)
 
 
 def restore_host_key(site: Site, args: dict) -> None:
     """Bring the first host key back."""
-    for name in ("hostkey", "hostkey.pub"):
-        kept = site.directory / f"{name}.first"
-        if kept.exists():
-            os.rename(kept, site.directory / name)
+    keys.restore_first(site.directory / "hostkey")
     _restart_listener(site)
-
-
-def _keep_old_key(node_dir: Path) -> None:
-    for name in ("hostkey", "hostkey.pub"):
-        kept = node_dir / f"{name}.first"
-        if not kept.exists():
-            os.rename(node_dir / name, kept)
 
 
 def _restart_listener(site: Site) -> None:

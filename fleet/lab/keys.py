@@ -54,3 +54,19 @@ def ensure_key_pair(path: Path, comment: str) -> str:
 def public_path(path: Path) -> Path:
     """Return where the public half of `path` lies."""
     return path.with_name(path.name + ".pub")
+
+
+def keep_first(path: Path) -> None:
+    """Put a pair aside, so that it can come back; a pair put aside before stays the first."""
+    for name in (path, public_path(path)):
+        kept = name.with_name(f"{name.name}.first")
+        if not kept.exists():
+            os.rename(name, kept)
+
+
+def restore_first(path: Path) -> None:
+    """Bring back the pair that was put aside; nothing happens when there is none."""
+    for name in (path, public_path(path)):
+        kept = name.with_name(f"{name.name}.first")
+        if kept.exists():
+            os.rename(kept, name)

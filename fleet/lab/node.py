@@ -8,25 +8,37 @@ import fcntl
 import json
 import os
 import shutil
-import signal
-import subprocess
+import socket
 import sys
-import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from . import birth, containers, effects, faults, power, procs, state
+from . import birth, containers, effects, faults, keeping, power, state
 from .fabric import Place, fleet_places
 from .place import LabError, lock_block, lock_first_free
 from .sshd import NodeHost, prepare_machine
+from .status import node_status
+from .targets import choose_hosts
 
 DEFAULT_SCALES = {"launch": 60.0, "watch": 10.0, "serve": 1.0, "bytes": 655_360.0}
-KEEPER_END_S = 12.0
 
 
 class NotRunning(LabError):
     """The lab is not running."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a lab is to be; a lab that was on before keeps its seed."""
+
+    nodes: int
+    block: str
+    seed: int
+    scales: dict[str, float]
+    python: str
+    weights: str
 
 
 class Lab:
@@ -56,7 +68,7 @@ class Lab:
 
     def is_running(self) -> bool:
         """Whether the lab's keeper lives."""
-        return bool(self._keeper())
+        return bool(keeping.keeper_of(self.directory))
 
     def places(self) -> list[Place]:
         """Return the places of this lab's nodes."""
@@ -112,17 +124,31 @@ class Lab:
         sshd = prepare_machine()
         if self.is_running():
             return self._already_up(nodes)
-        before = self.record()
-        lock_name, lock = self._lock_block(block, before)
+        chosen, lock = self._lock_block(block)
         try:
             with self._changing():
-                self._end_strays()
-                record = self._compose_record(nodes, lock_name, seed, scales, python, before)
-                self._lay_out(record, weights, was_on=bool(before))
-                self._start_keeper(lock.fileno(), os.getpid() if owner_pid is None else owner_pid)
+                keeping.end_strays(self.directory)
+                self._lay_out(Wish(nodes, chosen, seed, scales or {}, python, weights))
+                owner = os.getpid() if owner_pid is None else owner_pid
+                keeping.start_keeper(self.directory, python, lock.fileno(), owner)
         finally:
             lock.close()
         self._start_daemons(sshd)
+        return self
+
+    def lay_out(
+        self,
+        nodes: int = 2,
+        *,
+        block: str = "127.0.13",
+        seed: int = 1,
+        scales: dict[str, float] | None = None,
+        python: str = sys.executable,
+        weights: str = "none",
+    ) -> "Lab":
+        """Write a lab's files and start nothing: its stubs answer, nobody can log in."""
+        with self._changing():
+            self._lay_out(Wish(nodes, block, seed, scales or {}, python, weights))
         return self
 
     def _already_up(self, nodes: int) -> "Lab":
@@ -131,49 +157,40 @@ class Lab:
             raise LabError(f"a lab of {found} nodes runs here, {nodes} asked for; lab down first")
         return self
 
-    def _lock_block(self, block: str | None, before: dict):
+    def _lock_block(self, block: str | None) -> tuple[str, socket.socket]:
         if block is not None:
             return block, lock_block(block)
-        return lock_first_free(before.get("block"))
+        return lock_first_free(self.record().get("block"))
 
-    def _compose_record(
-        self,
-        nodes: int,
-        block: str,
-        seed: int,
-        scales: dict[str, float] | None,
-        python: str,
-        before: dict,
-    ) -> dict:
-        record = {
-            "nodes": nodes,
-            "block": block,
+    def _compose_record(self, wish: Wish, before: dict) -> dict:
+        return {
+            "nodes": wish.nodes,
+            "block": wish.block,
             # A fleet keeps the identity it was born with.
-            "seed": before.get("seed", seed),
-            "scales": {**DEFAULT_SCALES, **before.get("scales", {}), **(scales or {})},
+            "seed": before.get("seed", wish.seed),
+            "scales": {**DEFAULT_SCALES, **before.get("scales", {}), **wish.scales},
             "ports": {"ssh": 2222, "engine": 8000, "rendezvous": 29500},
-            "python": python,
+            "python": wish.python,
             "started_at": state.time_text(datetime.now(UTC)),
             "next_fault": before.get("next_fault", 1),
         }
-        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._write_record(record)
-        return record
 
     def _write_record(self, record: dict) -> None:
         state.replace_text(self.directory / "lab.json", json.dumps(record, indent=1))
 
-    def _lay_out(self, record: dict, weights: str, was_on: bool) -> None:
+    def _lay_out(self, wish: Wish) -> None:
         now = datetime.now(UTC)
+        before = self.record()
+        self._write_record(self._compose_record(wish, before))
         places = self.places()
         birth.lay_out_lab(self.directory, places)
         host_keys = {}
         for place, host in zip(places, self.hosts(), strict=True):
-            is_known = (host.directory / "state.json").exists()
-            host_keys[place.name] = birth.lay_out_node(host, place, record["seed"], now)
-            if weights == "seeded":
+            was_on = bool(before) and (host.directory / "state.json").exists()
+            host_keys[place.name] = birth.lay_out_node(host, place, self.record()["seed"], now)
+            if wish.weights == "seeded":
                 birth.seed_weights(self.directory, host.directory)
-            if was_on and is_known:
+            if was_on:
                 self._switch_on_again(host, place, now)
         rows = birth.inventory_rows(self.directory, places, host_keys)
         state.replace_text(self.directory / "inventory.json", json.dumps(rows, indent=1))
@@ -188,29 +205,6 @@ class Lab:
     def _site(self, host: NodeHost, now: datetime) -> effects.Site:
         return faults.open_site(self.directory, host, now, self.record()["scales"])
 
-    def _start_keeper(self, lock_fd: int, owner_pid: int) -> None:
-        ticks = procs.start_ticks(owner_pid) if owner_pid else 0
-        if ticks is None:
-            raise LabError(f"owner process {owner_pid} is gone; the lab was not started")
-        for stale in self.directory.glob("keeper-*"):
-            stale.unlink()
-        program = str(self.directory / "lib" / "keeper.py")
-        python = self.record()["python"]
-        argv = [python, "-I", "-S", program, str(self.directory), str(owner_pid), str(ticks)]
-        with open(self.directory / "keeper.log", "ab") as log:
-            done = subprocess.run(
-                [*argv, str(lock_fd)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=(lock_fd,),
-                env={"PATH": os.defpath, "FLOTILLA_LAB": str(self.directory)},
-                cwd="/",
-                check=False,
-            )
-        if done.returncode != 0:
-            raise LabError(f"the lab's keeper did not start; see {self.directory}/keeper.log")
-
     def _start_daemons(self, sshd: str) -> None:
         try:
             power.start_listeners(self.directory, sshd, self.hosts())
@@ -224,46 +218,10 @@ class Lab:
         `keep` leaves the directory for a later `up`. Raises LabError when something survives.
         """
         with self._changing():
-            self._end_keeper()
-            self._end_strays()
-        left = self._marked()
-        if left:
-            raise LabError(f"processes {sorted(left)} of the lab survived; look at /proc")
+            keeping.end_keeper(self.directory)
+            keeping.end_strays(self.directory)
         if not keep:
             shutil.rmtree(self.directory, ignore_errors=True)
-
-    def _keeper(self) -> dict[int, int]:
-        return procs.read_pid_files(str(self.directory), "keeper")
-
-    def _end_keeper(self) -> None:
-        deadline = time.monotonic() + KEEPER_END_S
-        power.signal_all(self._keeper(), signal.SIGTERM)
-        while self._keeper():
-            if time.monotonic() > deadline:
-                power.kill_until_gone(self._keeper)
-            time.sleep(0.01)
-
-    def _marked(self) -> dict[int, int]:
-        found = procs.marked_with(f"FLOTILLA_LAB={self.directory}")
-        found.pop(os.getpid(), None)
-        return found
-
-    def _end_strays(self) -> None:
-        """End what a killed keeper left: recorded daemons and everything marked with this lab."""
-        pids = [str(path) for path in self.directory.glob("nodes/*/pids")]
-
-        def living() -> dict[int, int]:
-            found = self._marked()
-            for directory in pids:
-                recorded = procs.read_pid_files(directory)
-                for pid in recorded:
-                    found.update(procs.descendants(pid))
-                found.update(recorded)
-            return found
-
-        left = procs.end_all(living)
-        if left:
-            raise LabError(f"processes {sorted(left)} of the lab cannot be ended")
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[None]:
@@ -299,38 +257,8 @@ class Lab:
     # -- faults and status -----------------------------------------------------------------
 
     def targets(self, target: str, on: str = "") -> list[NodeHost]:
-        """Return the nodes that a target names: a node, `leaf:4`, a unit, `all`.
-
-        `on` ("head", "follower") picks one member of a unit. A unit's members are those that
-        run its containers now, else those it was born on.
-        """
-        by_name = {host.name: host for host in self.hosts()}
-        if target in by_name:
-            return [by_name[target]]
-        names = self._members(target)
-        if not names:
-            raise LabError(f"no node, unit or leaf {target} in this lab; see lab status")
-        if on == "head" or (on == "follower" and len(names) == 1):
-            names = names[:1]
-        elif on == "follower":
-            names = names[1:2]
-        return [by_name[name] for name in names]
-
-    def _members(self, target: str) -> list[str]:
-        places = self.places()
-        if target == "all":
-            return [place.name for place in places]
-        if target.startswith("leaf:"):
-            return [place.name for place in places if f"leaf:{place.leaf}" == target]
-        running = [
-            (container.position, host.name)
-            for host in self.hosts()
-            for container in containers.running(host.directory)
-            if container.unit == target
-        ]
-        return [name for _position, name in sorted(running)] or [
-            place.name for place in places if place.unit == target
-        ]
+        """Return the nodes that a target names: a node, `leaf:4`, a unit, `all`."""
+        return choose_hosts(self.places(), self.hosts(), target, on)
 
     def fault(self, target: str, name: str, **args: faults.Value) -> str:
         """Put a fault on a target and return its id; LabError when it cannot be there."""
@@ -362,10 +290,7 @@ class Lab:
     def status(self) -> dict:
         """Return one row a node and the lab's totals."""
         record = self.record()
-        rows = [
-            _node_status(place, host)
-            for place, host in zip(self.places(), self.hosts(), strict=True)
-        ]
+        pairs = zip(self.places(), self.hosts(), strict=True)
         return {
             "is_running": self.is_running(),
             "directory": str(self.directory),
@@ -373,36 +298,12 @@ class Lab:
             "seed": record["seed"],
             "scales": record["scales"],
             "unknown": len(self.unknown()),
-            "nodes": rows,
+            "nodes": [node_status(place, host) for place, host in pairs],
         }
 
     def _require_running(self) -> None:
         if not self.is_running():
             raise NotRunning(f"the lab in {self.directory} is not running; start it with lab up")
-
-
-def _node_status(place: Place, host: NodeHost) -> dict:
-    found = state.read_state(host.directory)
-    return {
-        "name": place.name,
-        "address": place.address,
-        "unit": place.unit,
-        "position": place.position,
-        "sshd": "up" if power.listener(host.directory) else "down",
-        "reach": found["reach"],
-        "engines": [_engine_status(c) for c in containers.running(host.directory)],
-        "faults": [row["name"] for row in found["faults"]],
-        "version": found["v"],
-    }
-
-
-def _engine_status(container: containers.Container) -> dict:
-    return {
-        "name": container.config.get("name", ""),
-        "unit": container.unit,
-        "position": container.position,
-        "phase": container.state.get("phase", ""),
-    }
 
 
 def _empty_home(home: Path) -> None:

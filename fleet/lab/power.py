@@ -3,15 +3,14 @@
 The keeper is the parent of every SSH daemon, so starting one means asking the keeper.
 """
 
-import json
 import os
 import signal
-import socket
 import time
 from collections.abc import Iterable
 from pathlib import Path
 
 from . import procs
+from .keeping import ask_keeper
 from .place import LabError
 from .sshd import NodeHost, sshd_command
 
@@ -104,23 +103,6 @@ def _await_listening(host: NodeHost, deadline: float) -> None:
 def _last_log_line(host: NodeHost) -> str:
     lines = (host.directory / "sshd.log").read_text(errors="replace").strip().splitlines()
     return lines[-1] if lines else "it said nothing"
-
-
-def ask_keeper(lab: Path, request: dict) -> dict:
-    """Send one request to the keeper and return its answer; LabError when it cannot."""
-    try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            connection.settimeout(5)
-            connection.connect(str(lab / "keeper.sock"))
-            connection.sendall(json.dumps(request).encode())
-            answer = json.loads(connection.recv(65536).decode() or '{"error": "no answer"}')
-    except OSError as error:
-        raise LabError(
-            f"the lab in {lab} is not running ({error}); start it with lab up"
-        ) from error
-    if "error" in answer:
-        raise LabError(f"the lab's keeper could not start {sorted(request)}: {answer['error']}")
-    return answer
 
 
 def freeze(host: NodeHost, is_frozen: bool) -> None:
