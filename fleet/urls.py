@@ -3,10 +3,22 @@
 from django.urls import path
 from django.views.generic import RedirectView
 
-from fleet.views import acts
+from fleet.views import acts, audit, evidence, jump, map, nodes, replicas, settings, sign_in
 
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="fleet-map"), name="home"),
+    path("login/", sign_in.sign_in, name="login"),
+    path("logout/", sign_in.sign_out, name="logout"),
+    path("language/", settings.language, name="language"),
+    path("theme/", settings.theme, name="theme"),
+    path("jump/", jump.jump, name="jump"),
+    path("fleet/", map.fleet_map, name="fleet-map"),
+    path("fleet/table/", map.fleet_table, name="fleet-table"),
+    path("nodes/<str:name>/", nodes.node, name="node"),
+    path("nodes/<str:name>/probes/<int:pk>/raw/<str:section>/", nodes.probe_raw, name="probe-raw"),
+    path("replicas/", replicas.replica_list, name="replica-list"),
+    path("evidence/<int:pk>/", evidence.evidence, name="evidence"),
+    path("audit/", audit.audit, name="audit"),
     path("probes/", acts.probe_start, name="probe-start"),
     path("nodes/<str:name>/holds/", acts.hold_add, name="hold-add"),
     path("nodes/<str:name>/holds/<int:pk>/lift/", acts.hold_lift, name="hold-lift"),

@@ -28,7 +28,7 @@ HOURS_MAX = 24 * 90
 @require_POST
 def probe_start(request: HttpRequest) -> HttpResponse:
     """Probe the nodes of the field `nodes`: `all`, or names and ranges like h100-[001-008]."""
-    nodes = nodes_selected(request.POST.get("nodes", ""))
+    nodes = nodes_selected(",".join(request.POST.getlist("nodes")))
     run = probes.probe_start(nodes=nodes, actor=actor_of(request), user=request.user)
     count = run.nodes.count()
     messages.info(

@@ -2,13 +2,13 @@
 // is put in place. Nothing under the pointer, in focus or selected is ever replaced. The server stays the truth.
 (() => {
   "use strict";
-  const POLL_AFTER_MS = 10000, POLL_EVERY_MS = 5000, OLD_MS = 30000, STALE_MS = 120000, REST_MS = 2000, GATHER_MS = 200;
+  const POLL_AFTER_MS = 10000, POLL_EVERY_MS = 5000, OLD_MS = 30000, STALE_MS = 120000, REST_MS = 2000, GATHER_MS = 200, DEAF_MS = 45000;
   const body = document.body;
   const topics = (body.dataset.topics || "").split(",").filter(Boolean);
   const bar = document.getElementById("statusbar");
   const drawn = new Map(); // id -> what the server last sent for it, without its parts
   const waiting = new Map(); // id -> newer element, held back while its place is in use
-  let socket = null, downSince = Date.now(), freshAt = Date.now(), eventAt = 0, retryMs = 500, restedAt = 0, hidden = false;
+  let socket = null, downSince = Date.now(), freshAt = Date.now(), eventAt = 0, retryMs = 500, restedAt = 0, hidden = false, heardAt = 0;
 
   // -- what the server sent, compared without the parts inside and without one-time form values
   function signature(element) {
@@ -16,7 +16,8 @@
     for (const part of copy.querySelectorAll("[data-part][id]")) {
       if (copy.contains(part)) part.replaceWith(`[${part.id}]`);
     }
-    for (const field of copy.querySelectorAll("input[type=hidden]")) field.remove();
+    for (const field of copy.querySelectorAll("[name=csrfmiddlewaretoken], [name=idempotency_key]")) field.remove();
+    for (const age of copy.querySelectorAll("[data-age]")) age.textContent = "";
     return copy.outerHTML;
   }
   function remember(root) {
@@ -42,7 +43,7 @@
   }
   function say(cell) {
     const said = document.getElementById("said");
-    if (cell.dataset.what) said.textContent = said.dataset.changed.replace("{what}", cell.dataset.what).replace("{state}", cell.textContent.trim());
+    if (cell.dataset.what) said.textContent = said.dataset.changed.replace("{what}", cell.dataset.what).replace("{state}", cell.dataset.word || cell.textContent.trim());
   }
   function place(old, fresh) {
     const before = states(old), scrolls = [...old.querySelectorAll(".scroll-x, .tscroll")].map((box) => box.scrollLeft);
@@ -112,13 +113,16 @@
       if (freshAt < Date.now() - 1000) ringAll();
       downSince = 0;
       retryMs = 500;
+      heardAt = Date.now();
       show();
     });
     socket.addEventListener("message", (event) => {
       let news = {};
       try { news = JSON.parse(event.data); } catch { return; }
-      eventAt = Date.now();
-      if (news.topic) ring(news.topic);
+      heardAt = Date.now();
+      if (!topics.includes(news.topic)) return; // the heartbeat
+      eventAt = heardAt;
+      ring(news.topic);
     });
     socket.addEventListener("close", (event) => {
       downSince = downSince || Date.now();
@@ -128,6 +132,8 @@
       retryMs = Math.min(retryMs * 2, 5000);
     });
   }
+  // a half-dead connection says nothing at all, not even the heartbeat
+  setInterval(() => { if (!downSince && Date.now() - heardAt > DEAF_MS) socket?.close(); }, POLL_EVERY_MS);
   setInterval(() => { if (downSince && Date.now() - downSince > POLL_AFTER_MS) ringAll(); }, POLL_EVERY_MS);
 
   // -- the status bar

@@ -12,7 +12,7 @@
         if (button.value === theme) button.setAttribute("aria-pressed", "true");
       }
       const fields = new FormData(form, event.submitter);
-      fields.set("key", crypto.randomUUID());
+      fields.set("idempotency_key", crypto.randomUUID());
       fetch(form.action, { method: "POST", body: new URLSearchParams(fields), redirect: "manual" });
     });
   }

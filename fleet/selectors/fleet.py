@@ -1,0 +1,184 @@
+"""The fleet as the map and the table show it: one query for all nodes, one for all pools, whatever their number.
+
+Node output comes out as plain values; a missing reading is None, never 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.contrib.postgres.expressions import ArraySubquery
+from django.db.models import OuterRef, Subquery
+from django.db.models.functions import JSONObject
+
+from fleet.models import Gpu, Hold, Member, Node, Pool, Replica
+
+RUNNING = frozenset({"ready", "serving", "draining"})
+CHANGING = frozenset({"reserved", "launching", "warming", "stopping"})
+BROKEN = frozenset({"failed", "lost"})
+
+
+@dataclass(slots=True)
+class Seat:
+    """The place of a node in its unit."""
+
+    unit: str
+    state: str
+    position: int
+    nodes: int
+    pool: str
+    tone: str
+    pool_name: str
+
+
+@dataclass(slots=True)
+class GpuCell:
+    index: int
+    health: str
+    used_mib: float | None
+    total_mib: float | None
+    clock_mhz: float | None
+    explanation: str
+
+
+@dataclass(slots=True)
+class NodeRow:
+    """One node as the fleet pages need it."""
+
+    name: str
+    address: str
+    leaf: int
+    rack: str
+    node_class: str
+    origin: str
+    state: str
+    explanation: str
+    reach: str
+    key_state: str
+    gpu_count: int
+    probed_at: datetime | None
+    seat: Seat | None
+    hold: str
+    gpus: list[GpuCell] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class UnitSeen:
+    name: str
+    state: str
+    explanation: str
+    generation: int
+
+
+@dataclass(slots=True)
+class PoolSeen:
+    slug: str
+    name: str
+    tone: str
+    shape: str
+    unit_nodes: int
+    unit_gpus: int
+    is_spare: bool
+    spare_floor: int
+    promised_units: int
+    units: list[UnitSeen]
+
+
+_NODE_FIELDS = (
+    "host__name",
+    "host__address",
+    "rack__leaf__number",
+    "rack__name",
+    "node_class",
+    "origin",
+    "state",
+    "explanation",
+    "host__reach",
+    "host__key_state",
+    "gpu_count",
+    "probed_at",
+)
+
+
+def node_rows() -> list[NodeRow]:
+    """Return every node but the retired, by leaf, rack and name, with its unit, hold and cards. One query."""
+    seat = Member.objects.filter(node=OuterRef("pk"), released_at=None).values(
+        row=JSONObject(
+            unit="replica__name",
+            state="replica__state",
+            position="position",
+            nodes="replica__pool__unit_nodes",
+            pool="replica__pool__slug",
+            tone="replica__pool__tone",
+            pool_name="replica__pool__name",
+        )
+    )
+    hold = Hold.objects.filter(node=OuterRef("pk"), lifted_at=None).order_by("created_at")
+    gpus = (
+        Gpu.objects.filter(node=OuterRef("pk"))
+        .order_by("index")
+        .values(
+            row=JSONObject(
+                i="index",
+                h="health",
+                u="memory_used_mib",
+                t="memory_total_mib",
+                c="sm_clock_mhz",
+                e="explanation",
+            )
+        )
+    )
+    rows = (
+        Node.objects.exclude(state=Node.State.RETIRED)
+        .order_by("rack__leaf__number", "rack__name", "host__name")
+        .values_list(
+            *_NODE_FIELDS,
+            Subquery(seat[:1]),
+            Subquery(hold.values("kind")[:1]),
+            ArraySubquery(gpus),
+        )
+    )
+    return [
+        NodeRow(*row[:12], Seat(**row[12]) if row[12] else None, row[13] or "", _cells(row[14]))
+        for row in rows
+    ]
+
+
+def _cells(rows: list[dict[str, Any]]) -> list[GpuCell]:
+    return [GpuCell(r["i"], r["h"], r["u"], r["t"], r["c"], r["e"]) for r in rows]
+
+
+def pools_seen() -> list[PoolSeen]:
+    """Return every pool with its units in order. One query."""
+    units = (
+        Replica.objects.filter(pool=OuterRef("pk"))
+        .order_by("name")
+        .values(row=JSONObject(n="name", s="state", e="explanation", g="generation"))
+    )
+    rows = Pool.objects.values_list(
+        "slug",
+        "name",
+        "tone",
+        "shape",
+        "unit_nodes",
+        "unit_gpus",
+        "is_spare",
+        "spare_floor",
+        "promised_units",
+        ArraySubquery(units),
+    ).order_by("position", "slug")
+    return [
+        PoolSeen(*row[:9], sorted((_unit(u) for u in row[9]), key=_natural)) for row in rows
+    ]
+
+
+def _unit(row: dict[str, Any]) -> UnitSeen:
+    return UnitSeen(row["n"], row["s"], row["e"], row["g"])
+
+
+def _natural(unit: UnitSeen) -> tuple[str, int, str]:
+    stem = unit.name.rstrip("0123456789")
+    number = unit.name[len(stem) :]
+    return stem, int(number or 0), unit.name

@@ -1,0 +1,38 @@
+"""Finds the page of an exact name or id. Upper apps add their own ids (a launch) with jump_add()."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from django.urls import reverse
+
+from fleet.models import Evidence, Node, Replica
+
+Finder = Callable[[re.Match[str]], str | None]
+_FINDERS: list[tuple[re.Pattern[str], Finder]] = []
+
+
+def jump_add(pattern: str, find: Finder) -> None:
+    """Register an id pattern (matched whole, upper case) and how to find the address of its page."""
+    _FINDERS.append((re.compile(pattern), find))
+
+
+def page_of_name(wanted: str) -> str | None:
+    """Return the address of the page of exactly this name or id, or None."""
+    for pattern, find in _FINDERS:
+        if (found := pattern.fullmatch(wanted.upper())) and (address := find(found)):
+            return address
+    if Node.objects.filter(host__name=wanted).exists():
+        return reverse("node", args=[wanted])
+    if Replica.objects.filter(name=wanted).exists():
+        return reverse("replica", args=[wanted])
+    return None
+
+
+def _evidence(found: re.Match[str]) -> str | None:
+    pk = int(found[1])
+    return reverse("evidence", args=[pk]) if Evidence.objects.filter(pk=pk).exists() else None
+
+
+jump_add(r"E-?(\d{1,9})", _evidence)

@@ -1,0 +1,165 @@
+"""The audit log: who did what, when and why; filtered by the address, opened in place, exported as CSV."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_safe
+
+from fleet.marks import HOLD, OK, Mark
+from fleet.models import TrailEntry
+from fleet.rules.message import said
+from fleet.selectors.trail_page import (
+    KINDS,
+    SealState,
+    TrailFilter,
+    fields_changed,
+    seal_state,
+    trail_all,
+    trail_choices,
+    trail_page,
+)
+from fleet.views.parts import render_page
+
+COLUMNS = (
+    "entry", "at", "actor", "verb", "object_kind", "object_id", "reason", "before", "after",
+    "source", "address", "request_id", "outcome",
+)  # fmt: skip
+# A spreadsheet takes a cell that begins so for a formula and runs it.
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
+
+
+@require_safe
+def audit(request: HttpRequest) -> HttpResponse:
+    wanted = _wanted(request)
+    if request.GET.get("format") == "csv":
+        return _csv(wanted)
+    before = request.GET.get("before", "")
+    entries, has_older = trail_page(wanted, int(before) if before.isascii() and before.isdigit() else None)
+    seal = seal_state()
+    context = {
+        "section": "audit",
+        "topics": ["audit"],
+        "wanted": wanted,
+        "since_text": request.GET.get("since", ""),
+        "kinds": _kinds(),
+        "rows": [_row(entry) for entry in entries],
+        "older": entries[-1].pk if has_older else None,
+        "is_first_page": not before,
+        "seal": seal,
+        "seal_mark": _seal_mark(seal),
+        "link": _link(request),
+        **trail_choices(),
+    }
+    return render_page(
+        request, "fleet/audit.html", context, parts={"audit-live": "fleet/_audit_rows.html"}
+    )
+
+
+def _wanted(request: HttpRequest) -> TrailFilter:
+    kind = request.GET.get("kind", "all")
+    return TrailFilter(
+        kind=kind if kind in KINDS else "all",
+        actor=request.GET.get("actor", "")[:120],
+        verb=request.GET.get("verb", "")[:60],
+        words=request.GET.get("q", "")[:120],
+        since=_moment(request.GET.get("since", "")),
+    )
+
+
+def _moment(text: str) -> datetime | None:
+    try:
+        found = parse_datetime(text) if text else None
+    except ValueError:
+        return None
+    return timezone.make_aware(found) if found and timezone.is_naive(found) else found
+
+
+def _kinds() -> list[tuple[str, str]]:
+    words = (_("All"), _("People"), _("Auto"), _("Refused"))
+    return list(zip(KINDS, words, strict=True))
+
+
+def _link(request: HttpRequest) -> str:
+    """The filter as a query without the page, to build links on."""
+    query = request.GET.copy()
+    for name in ("before", "format", "kind"):
+        query.pop(name, None)
+    return query.urlencode()
+
+
+def _seal_mark(seal: SealState) -> Mark:
+    if not seal.position:
+        return Mark(HOLD, "hold", _("Not sealed yet"))
+    return Mark(OK, "ok", _("Sealed to entry %(entry)s") % {"entry": f"{seal.entry:,}"})
+
+
+def _row(entry: TrailEntry) -> dict[str, Any]:
+    is_auto = entry.source in {"rule", "command"}
+    seal = getattr(entry, "seal", None)
+    return {
+        "entry": entry,
+        "is_auto": is_auto,
+        "actor": entry.actor.partition(":")[2] if is_auto else entry.actor,
+        "initials": "··" if is_auto else entry.actor[:2].upper(),
+        "url": page_of_object(entry),
+        "reason": said(entry.reason, _),
+        "fields": fields_changed(entry.before, entry.after),
+        "mac": seal.mac if seal else "",
+    }
+
+
+def page_of_object(entry: TrailEntry) -> str:
+    """Return the page of what an entry is about, without a query: kinds whose id is their name have one."""
+    if entry.object_kind in {"node", "replica"}:
+        return reverse(entry.object_kind, args=[entry.object_id])
+    if entry.object_kind == "launch":
+        return f"{reverse('jump')}?q={entry.object_id}"
+    return ""
+
+
+def _csv(wanted: TrailFilter) -> StreamingHttpResponse:
+    answer = StreamingHttpResponse(_csv_lines(wanted), content_type="text/csv; charset=utf-8")
+    answer["Content-Disposition"] = 'attachment; filename="audit.csv"'
+    return answer
+
+
+class _Line:
+    """What csv.writer writes to: hands the line back instead of keeping it."""
+
+    def write(self, text: str) -> str:
+        return text
+
+
+def _csv_lines(wanted: TrailFilter) -> Iterator[str]:
+    writer = csv.writer(_Line())
+    yield "\ufeff"
+    yield writer.writerow(COLUMNS)
+    for entry in trail_all(wanted):
+        yield writer.writerow([neutral_cell(cell) for cell in _cells(entry)])
+
+
+def _cells(entry: TrailEntry) -> list[str]:
+    return [
+        str(entry.pk), entry.at.isoformat(), entry.actor, entry.verb, entry.object_kind, entry.object_id,
+        said(entry.reason), _json(entry.before), _json(entry.after), entry.source, entry.address,
+        entry.request_id, entry.outcome,
+    ]  # fmt: skip
+
+
+def _json(value: Any) -> str:
+    return "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def neutral_cell(text: str) -> str:
+    """Put a quote before a cell that a spreadsheet would run as a formula."""
+    return f"'{text}" if text.startswith(FORMULA_STARTS) else text

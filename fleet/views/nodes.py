@@ -1,0 +1,169 @@
+"""The node page, and the raw output of its probes. Forms on it are answered by views/acts.py."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_safe
+
+from fleet.execution.output import command_sections
+from fleet.marks import CORDONED, Mark, mark_of
+from fleet.models import Fact, Gpu, Hold
+from fleet.rules import hostkeys
+from fleet.rules.message import said
+from fleet.rules.policy import may
+from fleet.rules.visible import visible_bytes
+from fleet.selectors.node_page import NodeSeen, neighbours, node_seen, probe_command, topology_of
+from fleet.services.holds import HOST_KEY, owner_of
+from fleet.services.trail import actor_of
+from fleet.views.parts import render_page
+from fleet.views.topology import matrix
+
+LONGEST_VALUE = 60
+
+
+@require_safe
+def node(request: HttpRequest, name: str) -> HttpResponse:
+    """A node: cards, topology, facts with source and age, holds, host key, history."""
+    seen = node_seen(name)
+    if seen is None:
+        raise Http404(_("No node is called %(name)s.") % {"name": name})
+    before, after = neighbours(name)
+    pool = seen.seat.replica.pool if seen.seat else None
+    context = {
+        "section": "fleet",
+        "topics": [f"node-{name}"],
+        "node": seen.node,
+        "seen": seen,
+        "seat": seen.seat,
+        "marks": _marks(seen),
+        "before": before,
+        "after": after,
+        "gpus": [_gpu(gpu, request.GET.get("gpu", "")) for gpu in seen.gpus],
+        "read_at": max((gpu.observed_at for gpu in seen.gpus if gpu.observed_at), default=None),
+        "topology": matrix(topology_of(seen.facts)),
+        "facts": [_fact(fact, timezone.now()) for fact in seen.facts if fact.key != "topo"],
+        "probes": [_probe(probe) for probe in seen.probes],
+        "holds": [_hold(hold, request) for hold in seen.holds],
+        "hold_kinds": Hold.Kind.choices,
+        "key": _key(seen, request),
+        "may_probe": may(request.user, "probe-start", pool),
+        "may_hold": may(request.user, "hold-add", pool),
+        "may_key": may(request.user, "host-key"),
+    }
+    return render_page(request, "fleet/node.html", context, parts={"node-live": "fleet/_node_live.html"})
+
+
+@require_safe
+def probe_raw(request: HttpRequest, name: str, pk: int, section: str) -> HttpResponse:
+    """The bytes a node printed for one section of a probe, as text that can do nothing; `?download=1` saves them."""
+    command = probe_command(name, pk)
+    found = command_sections(command).get(section) if command else None
+    if found is None:
+        raise Http404(_("This probe has no section %(section)s.") % {"section": section})
+    if request.GET.get("download"):
+        answer = HttpResponse(found.body, content_type="text/plain; charset=utf-8")
+        answer["Content-Disposition"] = f'attachment; filename="{name}-{pk}-output.txt"'
+        return answer
+    context = {
+        "section": "fleet",
+        "name": name,
+        "command": command,
+        "argv": _argv_of(command, section),
+        "found": found,
+        "part": section,
+        "text": visible_bytes(found.body),
+    }
+    return render_page(request, "fleet/probe_raw.html", context)
+
+
+def _argv_of(command: Any, section: str) -> list[str]:
+    parts = command.payload.get("sections", [])
+    return next((part["argv"] for part in parts if part.get("name") == section), [])
+
+
+def _marks(seen: NodeSeen) -> list[Mark]:
+    """The node's state first, then what keeps it from work."""
+    node, marks = seen.node, [mark_of("node", seen.node.state)]
+    if seen.holds:
+        marks.append(CORDONED)
+    if node.host.key_state != "pinned":
+        marks.append(mark_of("key", node.host.key_state))
+    if node.host.reach != "ok":
+        marks.append(mark_of("reach", node.host.reach))
+    return marks
+
+
+def _gpu(gpu: Gpu, chosen: str) -> dict[str, Any]:
+    used, total = gpu.memory_used_mib, gpu.memory_total_mib
+    return {
+        "gpu": gpu,
+        "mark": mark_of("gpu", gpu.health),
+        "is_chosen": chosen == str(gpu.index),
+        "short_uuid": f"…{gpu.uuid[-4:]}" if gpu.uuid else "",
+        "percent": min(100, round(100 * used / total)) if used is not None and total else None,
+        "explanation": said(gpu.explanation, _),
+    }
+
+
+def _fact(fact: Fact, now: datetime) -> dict[str, Any]:
+    is_expired = fact.expires_at <= now
+    return {
+        "fact": fact,
+        "text": "" if fact.value is None else _short(fact.value),
+        "problem": said(fact.problem, _),
+        "is_expired": is_expired,
+    }
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, dict | list):
+        return _("%(n)d values") % {"n": len(value)}
+    text = str(value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
+
+
+def _probe(probe: Any) -> dict[str, Any]:
+    return {
+        "probe": probe,
+        "mark": mark_of("verdict", probe.verdict),
+        "summary": said(probe.summary or probe.command.explanation, _),
+        "findings": [_finding(finding) for finding in probe.findings],
+        "parts": [part.get("name", "") for part in probe.command.payload.get("sections", [])],
+    }
+
+
+def _finding(finding: Any) -> dict[str, Any]:
+    if not isinstance(finding, dict):
+        return {"mark": mark_of("gpu", "attention"), "text": said(str(finding), _)}
+    look = {"error": "failed", "warn": "attention", "info": "ok"}.get(finding.get("severity", ""), "unknown")
+    return {"mark": mark_of("gpu", look), "text": said(str(finding.get("text", "")), _)}
+
+
+def _hold(hold: Hold, request: HttpRequest) -> dict[str, Any]:
+    is_own = hold.owner == owner_of(actor_of(request))
+    return {
+        "hold": hold,
+        "is_own": is_own,
+        "is_key": hold.owner == HOST_KEY,
+        "reason": said(hold.reason, _),
+    }
+
+
+def _key(seen: NodeSeen, request: HttpRequest) -> dict[str, Any]:
+    host, change = seen.node.host, seen.key_change
+    return {
+        "mark": mark_of("key", host.key_state),
+        "pinned": hostkeys.fingerprint(host.host_key) if host.host_key else "",
+        "offered": hostkeys.fingerprint(host.offered_key) if host.offered_key else "",
+        "change": change,
+        "wanted": hostkeys.fingerprint(change.new_key) if change else "",
+        "may_sign": bool(change)
+        and change.requested_by_id != request.user.pk
+        and may(request.user, "host-key-sign"),
+        "is_asker": bool(change) and change.requested_by_id == request.user.pk,
+    }

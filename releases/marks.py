@@ -1,0 +1,41 @@
+"""How the states of a launch and of a release look (see fleet/marks.py)."""
+
+from fleet.marks import CRIT, IDLE, OK, RUN, Mark, machine_add, mark_of
+from releases.models import Launch, Release
+
+machine_add(
+    "launch",
+    {
+        "created": (RUN, "run"),
+        "preflight": (RUN, "run"),
+        "starting": (RUN, "run"),
+        "loading": (RUN, "run"),
+        "warming": (RUN, "run"),
+        "ready": (OK, "ok"),
+        "freezing": (CRIT, "crit"),
+        "stopping": (RUN, "run"),
+        "failed": (CRIT, "crit"),
+        "stopped": (IDLE, "skip"),
+    },
+    dict(Launch.State.choices),
+)
+machine_add(
+    "release",
+    {
+        "draft": (IDLE, "idle"),
+        "sealed": (OK, "ok"),
+        "reviewed": (OK, "ok"),
+        "in_service": (OK, "ok"),
+        "superseded": (IDLE, "skip"),
+        "withdrawn": (IDLE, "cordon"),
+    },
+    dict(Release.State.choices),
+)
+
+
+def launch_mark(state: str) -> Mark:
+    return mark_of("launch", state)
+
+
+def release_mark(state: str) -> Mark:
+    return mark_of("release", state)
