@@ -1,5 +1,6 @@
 """The peer of T1: ansible-playbook made as fast as its manual says (pipelining, forks, kept connections)."""
 
+import json
 import os
 import subprocess
 import sys
@@ -9,16 +10,20 @@ from typing import Any
 
 
 class Ansible:
-    """Asks every node of a lab the same questions by a playbook, with fresh connections each time."""
+    """Asks every node of a lab by a playbook, with fresh connections each time.
 
-    def __init__(self, program: str, directory: Path, lab: Any, questions: tuple[str, ...]):
+    `{{ model_root }}` in a question is the node's own.
+    """
+
+    def __init__(self, program: str, directory: Path, lab: Any, questions: list[list[str]]):
         self._program, self._directory, self._lab = program, directory, lab
         directory.mkdir()
         self._inventory = directory / "hosts.ini"
         self._inventory.write_text(_inventory(lab.inventory()))
         self._playbook = directory / "probe.yml"
-        tasks = "".join(f"    - ansible.builtin.command: {question}\n" for question in questions)
-        self._playbook.write_text(f"- hosts: all\n  gather_facts: false\n  tasks:\n{tasks}")
+        tasks = [{"ansible.builtin.command": {"argv": argv}} for argv in questions]
+        play = {"hosts": "all", "gather_facts": False, "tasks": tasks}
+        self._playbook.write_text(json.dumps([play]))  # JSON is YAML
         self._config = directory / "ansible.cfg"
         self._config.write_text("")
         self._changed = f"changed={len(questions)} "
@@ -74,6 +79,7 @@ def _inventory(nodes: list[dict[str, Any]]) -> str:
     lines = [
         f"{node['name']} ansible_host={node['address']} ansible_port={node['ssh_port']}"
         f" ansible_user={node['user']} ansible_python_interpreter={sys.executable}"
+        f" model_root={node['model_root']}"
         for node in nodes
     ]
     return "[all]\n" + "\n".join(lines) + "\n"
