@@ -46,7 +46,7 @@ def _discover() -> dict[str, Any]:
 
     django.setup()
     for module in pkgutil.iter_modules(tests.bench.__path__):
-        if module.name.startswith("t"):
+        if module.name[:1] == "t" and module.name[1:2].isdigit():
             importlib.import_module(f"tests.bench.{module.name}")
     return dict(sorted(TARGETS.items(), key=lambda item: int(item[0].lstrip("T"))))
 

@@ -45,7 +45,8 @@ class Ground:
         """Start a process that ends with the bench; a leading "manage.py" becomes this interpreter."""
         words = [sys.executable, *argv] if argv[0] == "manage.py" else argv
         log = self.directory / f"bench-{len(list(self.directory.glob('bench-*.log')))}.log"
-        whole: Mapping[str, str] = {**os.environ, "PYTHONUNBUFFERED": "1", **env}
+        settings = {"DJANGO_SETTINGS_MODULE": "console.settings", "PYTHONUNBUFFERED": "1"}
+        whole: Mapping[str, str] = {**os.environ, **settings, **env}
         child = start_child(words, whole, log, ROOT)
         self._stack.callback(end_child, child)
         return child
