@@ -1,4 +1,6 @@
-"""The one settings file. Every value comes from the environment (console/env.py) and says what happens without it."""
+"""The one settings file. Every value comes from the environment (console/env.py) and says what
+happens without it.
+"""
 
 import sys
 from pathlib import Path
@@ -8,7 +10,8 @@ from console import env
 BASE_DIR = env.BASE_DIR
 STATE_DIR = env.state_dir()
 
-# Without SECRET_KEY a fresh one is written to STATE_DIR once; several hosts must share one by the variable.
+# Without SECRET_KEY a fresh one is written to STATE_DIR once; several hosts must share one by the
+# variable.
 SECRET_KEY = env.text("SECRET_KEY") or "unsafe-until-make-up-writes-one"
 DEBUG = env.flag("DEBUG")
 
@@ -18,7 +21,8 @@ PORT = env.integer("PORT", 8000, low=1, high=65535)
 IS_LOOPBACK = HOST.startswith("127.") or HOST in {"localhost", "::1"}
 ALLOWED_HOSTS = ["127.0.0.1", "localhost", "[::1]", HOST, *env.words("ALLOWED_HOSTS")]
 CSRF_TRUSTED_ORIGINS = env.words("CSRF_TRUSTED_ORIGINS")
-# BEHIND_TLS=1 when a proxy ends TLS: Secure cookies, HSTS, redirect. Off, cookies work on plain loopback.
+# BEHIND_TLS=1 when a proxy ends TLS: Secure cookies, HSTS, redirect. Off, cookies work on plain
+# loopback.
 BEHIND_TLS = env.flag("BEHIND_TLS", default=not IS_LOOPBACK)
 
 INSTALLED_APPS = [
@@ -82,7 +86,8 @@ TEMPLATES = [
 # Without DATABASE_URL `make up` starts its own Postgres; alone, a command says that none runs.
 DATABASE_URL = env.text("DATABASE_URL", "postgresql://console@127.0.0.1:54329/console")
 DATABASES = {"default": {**env.database(DATABASE_URL), "CONN_HEALTH_CHECKS": True}}
-# Workers hold one connection each and must notice a dead server; the web keeps connections between requests.
+# Workers hold one connection each and must notice a dead server; the web keeps connections between
+# requests.
 DATABASES["default"]["CONN_MAX_AGE"] = 0 if "pytest" in sys.modules else 60
 DATABASES["default"]["OPTIONS"] = {"connect_timeout": 5}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
@@ -103,7 +108,8 @@ RQ_QUEUES = {
 CHANNEL_LAYERS = {
     "default": {
         "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
-        # redis-py 8 gives every socket a 5 s time-out, which would close idle sockets; None switches it off.
+        # redis-py 8 gives every socket a 5 s time-out, which would close idle sockets; None
+        # switches it off.
         "CONFIG": {"hosts": [{"address": CHANNELS_REDIS_URL, "socket_timeout": None}]},
     }
 }
@@ -135,7 +141,7 @@ CELERY_BEAT_SCHEDULE = {
 
 AUTHENTICATION_BACKENDS = [
     "axes.backends.AxesStandaloneBackend",
-    "django.contrib.auth.backends.ModelBackend",
+    "console.auth.PersonBackend",
 ]
 PASSWORD_HASHERS = [
     "django.contrib.auth.hashers.Argon2PasswordHasher",
@@ -150,7 +156,8 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "/"
-# Five failures of one name from one address close it for 15 minutes; counted in Postgres, so FLUSHALL frees nobody.
+# Five failures of one name from one address close it for 15 minutes; counted in Postgres, so
+# FLUSHALL frees nobody.
 AXES_HANDLER = "axes.handlers.database.AxesDatabaseHandler"
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_FAILURE_LIMIT = 5
@@ -204,7 +211,8 @@ STATIC_ROOT = STATE_DIR / "static"
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = DEBUG
 
-# Addresses that a node may have (CIDRs). On loopback the lab's block is allowed without being named.
+# Addresses that a node may have (CIDRs). On loopback the lab's block is allowed without being
+# named.
 NODE_CIDRS = env.words("NODE_CIDRS", "127.0.0.0/8" if IS_LOOPBACK else "")
 # The private key that opens the nodes; the lab brings its own.
 SSH_KEY_FILE = Path(env.text("SSH_KEY_FILE", str(STATE_DIR / "lab" / "ssh" / "id_ed25519")))

@@ -21,8 +21,8 @@ def scope_add(kind: str, find: Finder, pool_of: Callable[[Any], str | None]) -> 
 
 def scope_object(kind: str, name: str, *, lock: bool = False) -> Any:
     """Return the object of a kind by its public name, or None; with `lock`, its row is locked."""
-    find, _ = _FINDERS[kind]
-    return find(name, lock)
+    found = _FINDERS.get(kind)
+    return found[0](name, lock) if found else None
 
 
 def scope_pool(kind: str, subject: Any) -> str | None:

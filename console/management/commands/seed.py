@@ -1,0 +1,46 @@
+"""`manage.py seed`: fill the console from the running lab's inventory. Does nothing without a lab."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from fleet.lab.node import Lab
+from fleet.lab.place import lab_directory
+from fleet.services.seed import fleet_seed, people_seed
+from fleet.services.trail import command_actor
+from releases.services.seed import releases_seed
+
+
+class Command(BaseCommand):
+    help = "Seed nodes, pools, units, releases and the lab's accounts; safe to repeat."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if not settings.IS_REHEARSAL:
+            self.stdout.write("no lab (LAB=0): nothing to seed")
+            return
+        try:
+            rows = Lab(lab_directory(settings.STATE_DIR)).inventory()
+        except FileNotFoundError as error:
+            raise CommandError(f"expected the lab's inventory, found no {error.filename}") from None
+        actor = command_actor("seed")
+        done = fleet_seed(rows, actor=actor)
+        for name, why in done.refused:
+            self.stderr.write(f"{name}: {why}")
+        sealed = releases_seed()
+        self.stdout.write(
+            f"nodes: {len(done.added)} added, {len(done.changed)} changed, "
+            f"{len(done.equal)} equal, {len(done.refused)} refused; {sealed} releases sealed"
+        )
+        self._people(actor)
+
+    def _people(self, actor: Any) -> None:
+        if not settings.IS_LOOPBACK:
+            self.stderr.write(
+                f"accounts not seeded: their password is public and HOST is {settings.HOST}"
+            )
+            return
+        if names := people_seed(actor=actor):
+            self.stdout.write(f"accounts: {', '.join(names)}")

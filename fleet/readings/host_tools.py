@@ -1,0 +1,185 @@
+"""Reads the small tools of a host: df, free, uname, nproc, uptime, chronyc, docker, and `.ready` marks of models.
+
+Each parser returns None for a text that is not that tool's whole answer; nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from fleet.readings.text import number_lines
+
+_DF = re.compile(r"(\S{1,200})\s+(\d{1,19})\s+(\d{1,19})\s+(\d{1,19})\s+\d{1,3}%\s+(\S.{0,199})")
+_FREE = re.compile(
+    r"Mem:\s+(\d{1,19})\s+(\d{1,19})\s+(\d{1,19})\s+(\d{1,19})\s+(\d{1,19})\s+(\d{1,19})"
+)
+_KERNEL = re.compile(r"\d{1,3}\.\d{1,4}[A-Za-z0-9._+-]{0,80}", re.ASCII)
+_OFFSET = re.compile(r"System time\s*:\s*(\d{1,12}\.\d{1,12}) seconds (slow|fast) of NTP time")
+_LEAP = re.compile(r"Leap status\s*:\s*(.{1,40})")
+_STRATUM = re.compile(r"Stratum\s*:\s*(\d{1,2})")
+_SINCE = re.compile(r"\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}", re.ASCII)
+_READY = re.compile(r"(/.{1,400}/\.ready):(.*)")
+_KIB = 1024
+
+
+@dataclass(frozen=True)
+class Disk:
+    """A file system: sizes in bytes."""
+
+    device: str
+    mount: str
+    total_bytes: int
+    used_bytes: int
+    free_bytes: int
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Main memory in bytes; `available` is what can be taken without swapping."""
+
+    total_bytes: int
+    available_bytes: int
+
+
+@dataclass(frozen=True)
+class Clock:
+    """How far the clock is from NTP in seconds (positive: fast), and whether it is synchronised."""
+
+    offset_s: float
+    stratum: int | None
+    is_synchronised: bool
+
+
+@dataclass(frozen=True)
+class Container:
+    """A container as `docker ps` lists it; ours carry the label fleet.subject."""
+
+    id: str
+    name: str
+    image: str
+    state: str
+    subject: str
+
+
+@dataclass(frozen=True)
+class ReadyMark:
+    """A `.ready` file: the directory of a model whose files were verified, and its manifest's hash."""
+
+    directory: str
+    manifest_sha256: str
+    files: int
+    size_bytes: int
+
+
+def parse_df(text: str) -> Disk | None:
+    """Read `df -kP PATH`: one header, one row."""
+    lines = [line.text for line in number_lines(text) if line.text.strip()]
+    found = _DF.fullmatch(lines[1].strip()) if len(lines) == 2 else None
+    if found is None:
+        return None
+    total, used, free = (int(found[n]) * _KIB for n in (2, 3, 4))
+    return Disk(found[1], found[5], total, used, free)
+
+
+def parse_free(text: str) -> Memory | None:
+    """Read `free -b`."""
+    for line in number_lines(text):
+        if found := _FREE.fullmatch(line.text.strip()):
+            return Memory(int(found[1]), int(found[6]))
+    return None
+
+
+def parse_uname(text: str) -> str | None:
+    """Read `uname -r`: the kernel's release."""
+    word = text.strip()
+    return word if _KERNEL.fullmatch(word) else None
+
+
+def parse_nproc(text: str) -> int | None:
+    """Read `nproc`."""
+    word = text.strip()
+    return int(word) if word.isascii() and word.isdigit() and len(word) <= 6 else None
+
+
+def parse_uptime_since(text: str) -> str | None:
+    """Read `uptime -s`: the time of the last boot in the node's own zone, as printed."""
+    word = text.strip()
+    if not _SINCE.fullmatch(word):
+        return None
+    try:
+        datetime.strptime(word, "%Y-%m-%d %H:%M:%S")  # noqa: DTZ007 - the tool tells no zone
+    except ValueError:
+        return None
+    return word
+
+
+def parse_chronyc_tracking(text: str) -> Clock | None:
+    """Read `chronyc tracking`."""
+    offset, stratum, leap = _OFFSET.search(text), _STRATUM.search(text), _LEAP.search(text)
+    if offset is None or leap is None:
+        return None
+    seconds = float(offset[1]) * (1 if offset[2] == "fast" else -1)
+    return Clock(seconds, int(stratum[1]) if stratum else None, leap[1].strip() == "Normal")
+
+
+def parse_docker_version(text: str) -> str | None:
+    """Read `docker version --format json`: the daemon's version; None when only the client answered."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    server = found.get("Server") if isinstance(found, dict) else None
+    version = server.get("Version") if isinstance(server, dict) else None
+    return version[:40] if isinstance(version, str) and version else None
+
+
+def parse_docker_ps(text: str) -> tuple[Container, ...] | None:
+    """Read `docker ps -a --format json`: one object a line; no container is an empty answer."""
+    found = []
+    for line in number_lines(text):
+        if not line.text.strip():
+            continue
+        try:
+            row = json.loads(line.text)
+        except ValueError:
+            return None
+        if not isinstance(row, dict) or not row.get("ID"):
+            return None
+        labels = dict(_labels(str(row.get("Labels", ""))))
+        words = (str(row.get(name, ""))[:200] for name in ("ID", "Names", "Image", "State"))
+        found.append(Container(*words, labels.get("fleet.subject", "")[:80]))
+    return tuple(found)
+
+
+def parse_ready_marks(text: str) -> tuple[ReadyMark, ...] | None:
+    """Read `grep -rH --include=.ready "" ROOT`; None when a mark is not the JSON object it should be."""
+    bodies: dict[str, str] = {}
+    for line in number_lines(text):
+        found = _READY.fullmatch(line.text)
+        if found is None:
+            return None
+        bodies[found[1]] = bodies.get(found[1], "") + found[2] + "\n"
+    marks = [_mark(path.removesuffix("/.ready"), body) for path, body in sorted(bodies.items())]
+    return None if None in marks else tuple(mark for mark in marks if mark)
+
+
+def _mark(directory: str, body: str) -> ReadyMark | None:
+    try:
+        row: Any = json.loads(body)
+        return ReadyMark(
+            directory, str(row["manifest_sha256"])[:64], int(row["files"]), int(row["bytes"])
+        )
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def _labels(text: str) -> Iterator[tuple[str, str]]:
+    for part in text.split(","):
+        name, equals, value = part.partition("=")
+        if equals:
+            yield name, value

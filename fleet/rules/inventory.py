@@ -1,0 +1,114 @@
+"""Checks one row of an inventory before anything is stored. Pure: what is allowed is handed in."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fleet.rules.hostkeys import key_problem
+
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
+_USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}", re.ASCII)
+_RACK = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}", re.ASCII)
+_CLASS = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}", re.ASCII)
+_MODEL_ROOT = re.compile(r"/[A-Za-z0-9._/-]{1,199}", re.ASCII)
+LEAF_MAX = 4096
+
+
+@dataclass(frozen=True)
+class NodeRow:
+    """One node of an inventory, checked."""
+
+    name: str
+    address: str
+    port: int
+    user: str
+    leaf: int
+    rack: str
+    node_class: str
+    model_root: str
+    host_key: str
+
+
+class BadRow(ValueError):
+    """A row that is refused; the message says which field, what was expected and what was found."""
+
+
+def check_row(
+    row: Mapping[str, Any], *, cidrs: Sequence[str], own: Sequence[tuple[str, int]] = ()
+) -> NodeRow:
+    """Return the row as a NodeRow. `own` are the console's listeners, which are no nodes. Raises BadRow."""
+    port = _integer(row, "ssh_port", 1, 65535, default=22)
+    address = check_address(str(row.get("address", "")), cidrs=cidrs)
+    if (address, port) in own:
+        raise BadRow(f"address: {address}:{port} is this console itself")
+    key = str(row.get("host_key") or "").strip()
+    if key and (problem := key_problem(key)):
+        raise BadRow(f"host_key: {problem}")
+    root = _text(row, "model_root", _MODEL_ROOT, "an absolute path", default="/models")
+    if ".." in root.split("/"):
+        raise BadRow(f"model_root: expected a path without .., found {root[:60]!r}")
+    return NodeRow(
+        name=_text(row, "name", _NAME, "lower-case letters, digits and -"),
+        address=address,
+        port=port,
+        user=_text(row, "user", _USER, "a login name"),
+        leaf=_integer(row, "leaf", 1, LEAF_MAX),
+        rack=_text(row, "rack", _RACK, "letters, digits, . _ -"),
+        node_class=_text(row, "node_class", _CLASS, "a class name", default="hgx-h100-roce"),
+        model_root=root.rstrip("/"),
+        host_key=key,
+    )
+
+
+def check_address(text: str, *, cidrs: Sequence[str]) -> str:
+    """Return a plain IP address inside the allowed CIDRs. Raises BadRow for every other form.
+
+    Names, short forms (127.1), hexadecimal and mapped addresses are refused, so that what is checked is
+    what is connected to.
+    """
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        raise BadRow(f"address: expected an IP address, found {text[:60]!r}") from None
+    if text != str(address):
+        raise BadRow(f"address: expected {address} in its plain form, found {text[:60]!r}")
+    if isinstance(address, ipaddress.IPv6Address) and (
+        address.ipv4_mapped or address.sixtofour or address in _NAT64
+    ):
+        raise BadRow(f"address: expected no IPv4 inside IPv6, found {text}")
+    if address.is_multicast or address.is_unspecified or address.is_link_local:
+        raise BadRow(f"address: {text} is no address of a node")
+    networks = [ipaddress.ip_network(cidr) for cidr in cidrs]
+    if not any(address in network for network in networks if network.version == address.version):
+        named = ", ".join(cidrs) or "nothing"
+        raise BadRow(f"address: {text} is outside NODE_CIDRS ({named}); add its network there")
+    return text
+
+
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+
+
+def _text(
+    row: Mapping[str, Any], field: str, form: re.Pattern[str], what: str, default: str = ""
+) -> str:
+    value = str(row.get(field) or default)
+    if not form.fullmatch(value):
+        raise BadRow(f"{field}: expected {what}, found {value[:60]!r}")
+    return value
+
+
+def _integer(
+    row: Mapping[str, Any], field: str, low: int, high: int, default: int | None = None
+) -> int:
+    value = row.get(field, default)
+    try:
+        number = int(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        number = low - 1
+    if not low <= number <= high:
+        raise BadRow(f"{field}: expected a number from {low} to {high}, found {value!r:.60}")
+    return number

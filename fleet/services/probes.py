@@ -1,0 +1,192 @@
+"""Asking nodes what they are, and settling the answers: one request over many nodes, stored in one batch.
+
+A probe changes nothing on a node. Not in charge of what an answer means (rules/probe_*.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Exists, F, OuterRef
+from django.db.models.functions import Now
+from django.utils.translation import gettext as _
+
+from fleet.doorbell import ring
+from fleet.execution import states
+from fleet.execution.dispatch import command_dispatch
+from fleet.execution.output import command_sections
+from fleet.models import Node, NodeProbe, ProbeRun
+from fleet.rules import gather, probe_verdict
+from fleet.rules.message import say
+from fleet.rules.nodeset import fold_nodeset
+from fleet.rules.probe_cards import CardSeen, read_cards
+from fleet.rules.probe_reading import FactSeen, ProbeReading, read_probe
+from fleet.selectors.scope import pools_of_nodes
+from fleet.services.permits import permit_demand
+from fleet.services.probe_store import cards_store, facts_store
+from fleet.services.refusals import Refused
+from fleet.services.trail import Actor, rule_actor, trail_add, trail_add_all, trail_entry
+
+BATCH = 64
+PROBE_ONLY = "Probed only: acceptance tests have not run yet."
+
+
+@transaction.atomic
+def probe_start(*, nodes: Sequence[Node], actor: Actor, user: Any = None) -> ProbeRun:
+    """Ask these nodes, each through one command; the answers are settled by the tick. Raises Refused, NotAllowed."""
+    if not nodes:
+        raise Refused(_("No node was selected. Choose at least one."))
+    pools = pools_of_nodes(list(nodes))
+    for pool in set(pools.values()):
+        permit_demand(user, "probe-start", pool)
+    ids = sorted({node.pk for node in nodes})
+    rows = list(Node.objects.select_for_update(of=("self",)).filter(pk__in=ids).order_by("pk"))
+    scope = _scope(rows)
+    run = ProbeRun.objects.create(requested_by=user, scope=scope[:200])
+    NodeProbe.objects.bulk_create(
+        NodeProbe(run=run, node=node, command=_dispatch(run, node)) for node in rows
+    )
+    first = [node.pk for node in rows if node.state == Node.State.REGISTERED]
+    Node.objects.filter(pk__in=first).update(
+        state=Node.State.PROBING, explanation=say("Being probed."), version=F("version") + 1
+    )
+    trail_add(
+        actor=actor,
+        verb="probe.start",
+        object_kind="node" if len(rows) == 1 else "fleet",
+        object_id=rows[0].name if len(rows) == 1 else scope,
+        after={"run": run.pk, "nodes": len(rows), "first_probes": len(first)},
+    )
+    ring("fleet", *(f"node-{node.name}" for node in rows))
+    return run
+
+
+@dataclass(frozen=True)
+class _Settled:
+    """One node's probe, read and judged, before anything is written."""
+
+    probe: NodeProbe
+    node: Node
+    reading: ProbeReading | None
+    cards: list[CardSeen]
+    verdict: probe_verdict.Verdict
+
+    @property
+    def state(self) -> str:
+        return probe_verdict.state_after(
+            self.node.state, self.verdict.verdict, has_answered=self.reading is not None
+        )
+
+    @property
+    def explanation(self) -> str:
+        if self.state == Node.State.READY and self.verdict.verdict == probe_verdict.PASS:
+            return say(PROBE_ONLY)
+        return self.verdict.summary
+
+
+@transaction.atomic
+def probe_settle(limit: int = BATCH) -> int:
+    """Store what finished probes told; returns how many. The number of queries does not grow with the nodes."""
+    probes = list(
+        NodeProbe.objects.select_for_update(of=("self",), skip_locked=True)
+        .select_related("command__host", "command__output")
+        .filter(settled_at=None, command__state__in=sorted(states.TERMINAL))
+        .order_by("id")[:limit]
+    )
+    if not probes:
+        return 0
+    ids = {probe.node_id for probe in probes}
+    nodes = Node.objects.select_for_update(of=("self",)).filter(pk__in=ids).order_by("pk")
+    by_id = {node.pk: node for node in nodes}
+    settled = [_read(probe, by_id[probe.node_id]) for probe in probes]
+    _store(settled)
+    _move_nodes({item.node.pk: item for item in settled}.values())
+    _end_runs({probe.run_id for probe in probes})
+    ring("fleet", *(f"node-{item.node.name}" for item in settled))
+    return len(settled)
+
+
+def _scope(nodes: list[Node]) -> str:
+    total = Node.objects.exclude(state=Node.State.RETIRED).count()
+    return "all" if len(nodes) == total > 1 else fold_nodeset(node.name for node in nodes)
+
+
+def _dispatch(run: ProbeRun, node: Node) -> Any:
+    return command_dispatch(
+        purpose=f"probe:{run.pk}/{node.name}",
+        host=node.host,
+        verb="probe",
+        queue="probe",
+        payload=gather.probe_payload(node.model_root),
+        effect="probe",
+        deadline_s=gather.PROBE_DEADLINE_S,
+        topic=f"node-{node.name}",
+    )
+
+
+def _read(probe: NodeProbe, node: Node) -> _Settled:
+    command, commands = probe.command, gather.commands_of(node.model_root)
+    if command.state != states.SUCCEEDED or not hasattr(command, "output"):
+        silence = probe_verdict.judge_silence(command.explanation, command.state)
+        return _Settled(probe, node, None, [], silence)
+    boot_id = str((command.answer or {}).get("boot_id") or "")[:40]
+    reading = read_probe(command_sections(command), commands, boot_id)
+    cards = read_cards(reading, node.gpu_count)
+    verdict = probe_verdict.judge_probe(reading, cards, commands, node.gpu_count)
+    return _Settled(probe, node, reading, cards, verdict)
+
+
+def _store(settled: list[_Settled]) -> None:
+    answered = [item for item in settled if item.reading is not None]
+    facts: list[tuple[NodeProbe, FactSeen]] = [
+        (item.probe, fact)
+        for item in answered
+        for fact in item.reading.facts  # type: ignore[union-attr]
+    ]
+    facts_store(facts)
+    cards_store([(item.probe, card) for item in answered for card in item.cards])
+    for item in settled:
+        item.probe.verdict = item.verdict.verdict
+        item.probe.summary = item.verdict.summary
+        item.probe.findings = [finding.as_object() for finding in item.verdict.findings]
+        item.probe.settled_at = Now()
+    NodeProbe.objects.bulk_update(
+        [item.probe for item in settled], ["verdict", "summary", "findings", "settled_at"]
+    )
+
+
+def _move_nodes(settled: Any) -> None:
+    changed, entries = [], []
+    for item in settled:
+        node, before = item.node, item.node.state
+        if item.reading is not None:
+            node.probed_at = item.probe.command.settled_at
+        if item.state != before:
+            entries.append(_moved(item, before))
+            node.version += 1
+        node.explanation, node.state = item.explanation, item.state
+        changed.append(node)
+    Node.objects.bulk_update(changed, ["state", "explanation", "probed_at", "version"])
+    trail_add_all(entries)
+
+
+def _moved(item: _Settled, before: str) -> Any:
+    return trail_entry(
+        actor=rule_actor("probe"),
+        verb="node.move",
+        object_kind="node",
+        object_id=item.node.name,
+        reason=item.explanation,
+        before={"state": before},
+        after={"state": item.state, "probe": item.probe.pk, "verdict": item.verdict.verdict},
+    )
+
+
+def _end_runs(run_ids: set[int]) -> None:
+    open_probes = NodeProbe.objects.filter(run=OuterRef("pk"), settled_at=None)
+    ProbeRun.objects.filter(~Exists(open_probes), pk__in=run_ids, ended_at=None).update(
+        ended_at=Now()
+    )

@@ -1,0 +1,179 @@
+"""Fills an empty console with the rehearsal fleet: nodes, pools, units and the four accounts. Safe to repeat.
+
+The accounts exist only on a loopback console with its lab on; console/auth.py refuses them everywhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group
+from django.db import transaction
+from django.db.models import F
+from django.db.models.functions import Now
+
+from fleet.models import Member, Node, Pool, Replica, RoleGrant
+from fleet.rules.message import say
+from fleet.services.inventory import Imported, inventory_import
+from fleet.services.trail import Actor, trail_add, trail_add_all, trail_entry
+
+LAB_GROUP = "lab-accounts"
+LAB_PASSWORD = "flotilla"
+LAB_PEOPLE = {"ana": "operator", "bo": "approver", "chen": "viewer", "dana": "admin"}
+
+_POOLS: tuple[dict[str, Any], ...] = (
+    {"slug": "glm51", "name": "GLM-5.1", "tone": "p51", "shape": "PP2 × TP8", "unit_nodes": 2},
+    {"slug": "glm52", "name": "GLM-5.2", "tone": "p52", "shape": "PP2 × TP8", "unit_nodes": 2},
+    {
+        "slug": "dsv4",
+        "name": "DeepSeek-V4-Flash",
+        "tone": "pds",
+        "shape": "DP8 + EP",
+        "unit_nodes": 1,
+    },
+    {
+        "slug": "spare",
+        "name": "Spare",
+        "tone": "psp",
+        "shape": "",
+        "unit_nodes": 1,
+        "is_spare": True,
+    },
+)
+_GPUS = 8
+_SPARE_FLOOR = 3  # of six (design: numbers)
+
+
+@transaction.atomic
+def fleet_seed(rows: Sequence[Mapping[str, Any]], *, actor: Actor) -> Imported:
+    """Bring the lab's nodes, pools and units in line with its inventory; reserved units are left alone."""
+    done = inventory_import(rows, origin="lab", actor=actor, repin=True)
+    names = {str(row["name"]) for row in rows}
+    _retire_missing(names, actor)
+    _bring_back(names, actor)
+    units = _units(rows)
+    _pools_seed(units, len(rows))
+    for name, (pool, nodes) in units.items():
+        _unit_seed(name, pool, nodes)
+    _drop_empty(units)
+    return done
+
+
+@transaction.atomic
+def people_seed(*, actor: Actor) -> list[str]:
+    """Create the lab's four accounts that do not exist yet; returns their names."""
+    group, _ = Group.objects.get_or_create(name=LAB_GROUP)
+    users, made = get_user_model().objects, []
+    for name, role in LAB_PEOPLE.items():
+        user, is_new = users.get_or_create(username=name)
+        if not is_new:
+            continue
+        user.set_password(LAB_PASSWORD)
+        user.save()
+        user.groups.add(group)
+        RoleGrant.objects.create(user=user, role=role)
+        made.append(name)
+        trail_add(
+            actor=actor,
+            verb="role.grant",
+            object_kind="person",
+            object_id=name,
+            after={"role": role, "pool": None},
+        )
+    return made
+
+
+def _units(rows: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, list[str]]]:
+    """Return unit name -> (pool, node names in position order); spares have no unit."""
+    units: dict[str, tuple[str, list[str]]] = {}
+    for row in sorted(rows, key=lambda row: (row.get("unit") or "", row.get("position") or 0)):
+        if row.get("unit"):
+            units.setdefault(row["unit"], (row["pool"], []))[1].append(row["name"])
+    return units
+
+
+def _pools_seed(units: Mapping[str, tuple[str, list[str]]], nodes: int) -> None:
+    spares = nodes - sum(len(names) for _, names in units.values())
+    for position, pool in enumerate(_POOLS):
+        count = sum(1 for slug, _ in units.values() if slug == pool["slug"])
+        Pool.objects.get_or_create(
+            slug=pool["slug"],
+            defaults={
+                **pool,
+                "unit_gpus": pool["unit_nodes"] * _GPUS,
+                "position": position,
+                "promised_units": count,
+                "spare_floor": min(_SPARE_FLOOR, spares // 2) if pool.get("is_spare") else 0,
+            },
+        )
+
+
+def _unit_seed(name: str, pool: str, node_names: list[str]) -> None:
+    replica, _ = Replica.objects.get_or_create(
+        name=name,
+        defaults={
+            "pool": Pool.objects.get(slug=pool),
+            "explanation": say("Planned; never launched."),
+        },
+    )
+    wanted = {
+        node.pk: node_names.index(node.name)
+        for node in Node.objects.filter(host__name__in=node_names)
+    }
+    now = dict(replica.members.filter(released_at=None).values_list("node_id", "position"))
+    if now == wanted:
+        return
+    touched = Member.objects.filter(released_at=None).filter(node_id__in=wanted) | (
+        replica.members.filter(released_at=None)
+    )
+    if touched.filter(is_reserved=True).exists():
+        return
+    touched.update(released_at=Now())
+    Member.objects.bulk_create(
+        Member(replica=replica, node_id=pk, position=position) for pk, position in wanted.items()
+    )
+
+
+def _retire_missing(names: set[str], actor: Actor) -> None:
+    """Retire lab nodes that a smaller lab no longer has; those with a reservation stay as they are."""
+    reserved = Member.objects.filter(is_reserved=True, released_at=None).values("node_id")
+    gone = list(
+        Node.objects.filter(origin="lab")
+        .exclude(state=Node.State.RETIRED)
+        .exclude(host__name__in=names)
+        .exclude(pk__in=reserved)
+    )
+    Member.objects.filter(node__in=gone, released_at=None).update(released_at=Now())
+    _set_state(gone, Node.State.RETIRED, say("The lab has no such node any more."), actor)
+
+
+def _bring_back(names: set[str], actor: Actor) -> None:
+    back = list(Node.objects.filter(origin="lab", state=Node.State.RETIRED, host__name__in=names))
+    _set_state(back, Node.State.REGISTERED, say("Back in the lab; never probed since."), actor)
+
+
+def _set_state(nodes: list[Node], state: str, explanation: str, actor: Actor) -> None:
+    Node.objects.filter(pk__in=[node.pk for node in nodes]).update(
+        state=state, explanation=explanation, version=F("version") + 1
+    )
+    trail_add_all(
+        trail_entry(
+            actor=actor,
+            verb="node.move",
+            object_kind="node",
+            object_id=node.name,
+            reason=explanation,
+            before={"state": node.state},
+            after={"state": state},
+        )
+        for node in nodes
+    )
+
+
+def _drop_empty(units: Mapping[str, Any]) -> None:
+    """Forget planned units of a larger lab that were never launched and have no nodes any more."""
+    live = Member.objects.filter(released_at=None).values("replica_id")
+    unused = Replica.objects.filter(generation=0, state=Replica.State.PLANNED)
+    unused.exclude(pk__in=live).exclude(name__in=list(units)).delete()
