@@ -64,7 +64,8 @@ class PositionSeen:
     subject: str = ""  # state of the subject on the node
     rc: int | None = None
     phase: str = ""
-    failure: str = ""  # what its log says went wrong
+    failure: str = ""  # a line of its log after which no rank can go on
+    log_cause: str = ""  # the likeliest cause that its log names
     world_size: int | None = None
     evidence: str = ""  # '', open, done
     stop: str = ""  # state of the newest stop command
@@ -175,16 +176,17 @@ def _lost_rank(seen: Snapshot) -> str:
                 "%(node)s (position %(position)s): %(failure)s",
                 node=place.node,
                 position=place.position,
-                failure=place.failure,
+                failure=place.log_cause or place.failure,
             )
     for place in seen.positions:
         if place.boot_changed:
             return say("%(node)s was rebooted: its ranks are gone.", node=place.node)
         if place.subject == "done":
             return say(
-                "%(node)s lost its ranks: the engine ended with exit code %(rc)s.",
+                "%(node)s lost its ranks: the engine ended with exit code %(rc)s. %(why)s",
                 node=place.node,
                 rc=place.rc,
+                why=place.log_cause,
             )
         if place.subject in {"lost", "gone"}:
             return say(

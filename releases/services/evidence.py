@@ -1,13 +1,14 @@
 """Freezes what a stop would destroy: command outputs and the stored log, as bytes with their SHA-256."""
 
 import hashlib
-from datetime import timedelta
+from collections import deque
+from datetime import datetime, timedelta
 
-from django.db.models import Max
+from django.db.models import Max, Q
 
 from fleet.execution.models import Command, LogStream
 from fleet.execution.output import command_sections
-from fleet.execution.streams import lines_since
+from fleet.execution.streams import StoredLine, chunk_lines, chunks_after
 from fleet.models import Evidence
 from releases.models import Launch, LaunchPosition
 
@@ -49,7 +50,7 @@ def stored_log_freeze(*, launch: Launch, place: LaunchPosition) -> None:
     end = stream and stream.chunks.aggregate(at=Max("ended_at"))["at"]
     if not end:
         return
-    lines = lines_since(stream, end - LOG_SPAN, limit=LOG_LINES)
+    lines = _lines_since(stream, end - LOG_SPAN)
     text = "".join(f"{line.number} {line.at.isoformat()} {line.text}\n" for line in lines)
     evidence_freeze(
         launch=launch,
@@ -57,3 +58,11 @@ def stored_log_freeze(*, launch: Launch, place: LaunchPosition) -> None:
         origin=f"stream {stream.pk}, lines {lines[0].number} to {lines[-1].number}",
         body=text.encode(),
     )
+
+
+def _lines_since(stream: LogStream, at: datetime) -> list[StoredLine]:
+    """The newest lines since a time; a flood keeps its end, which is where the failure is."""
+    lines: deque[StoredLine] = deque(maxlen=LOG_LINES)
+    for chunk in chunks_after(stream, 0, only=Q(ended_at__gte=at)):
+        lines.extend(line for line in chunk_lines(chunk) if line.at >= at)
+    return list(lines)

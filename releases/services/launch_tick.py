@@ -18,7 +18,7 @@ from releases.models import Launch
 from releases.rules import launch as rules
 from releases.services import launch_effects as effects
 from releases.services.evidence import command_freeze, stored_log_freeze
-from releases.services.launch_log import positions_read
+from releases.services.launch_log import phase_open, phases_close, positions_read
 from releases.services.launch_moves import launch_move
 from releases.services.launch_seen import golden_attempt, launch_seen, limits
 
@@ -84,9 +84,12 @@ def _enter(launch: Launch, before: str) -> None:
         effects.dispatch_starts(launch)
     elif launch.state == rules.WARMING:
         effects.dispatch_golden(launch, attempt=1)
+        phase_open(launch.positions.get(position=0), "golden", timezone.now())
     elif launch.state == rules.READY:
+        phases_close(launch, timezone.now())
         effects.watch_endpoint(launch)
     elif launch.state == rules.FREEZING:
+        phases_close(launch, timezone.now())
         effects.unwatch_endpoint(launch)
         effects.dispatch_evidence(launch)
         _freeze_stored_logs(launch)
