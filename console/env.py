@@ -1,6 +1,8 @@
-"""Reads settings from the environment, checked when read, with an error that says what was expected.
+"""Reads settings from the environment, checked when read, with an error that says what was
+expected.
 
-`make up` writes the addresses it chose to `$STATE_DIR/run.json`; they stand in for variables that are not set,
+`make up` writes the addresses it chose to `$STATE_DIR/run.json`; they stand in for variables that
+are not set,
 so that `manage.py` finds the running services.
 """
 
