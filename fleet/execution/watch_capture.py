@@ -136,7 +136,7 @@ class Capture:
             if self._ended is not None:
                 return 0
             lines, self._unstored = self._unstored, []
-            size_bytes, self._unstored_bytes = self._unstored_bytes, 0
+            self._unstored_bytes = 0
             self._room.notify_all()
         target = self._position_after(lines)
         if not lines and target == self._writer.position:
