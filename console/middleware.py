@@ -23,7 +23,7 @@ from fleet.rules import policy
 from fleet.selectors.scope import name_in, scope_object, scope_pool
 from fleet.services.answers import answer_once, key_read
 from fleet.services.limits import starts_demand
-from fleet.services.refusals import NotAllowed, Refused
+from fleet.rules.refusals import NotAllowed, Refused
 from fleet.services.trail import actor_of, trail_add
 from fleet.services.versions import version_check
 

@@ -9,7 +9,7 @@ from django.shortcuts import render
 from django.utils.translation import gettext as _
 
 from fleet.models import TrailEntry
-from fleet.services.refusals import Refused, Stale
+from fleet.rules.refusals import Refused, Stale
 
 RETRY_S = {409: 2, 429: 20}
 _OURS = frozenset({"csrfmiddlewaretoken", "idempotency_key", "base_version"})

@@ -30,7 +30,7 @@ DOORS = {
     "rq": ("fleet/execution/hands.py", "fleet/execution/dispatch.py"),
     "django_rq": ("fleet/execution/hands.py", "fleet/execution/dispatch.py"),
     "celery": ("console/celery.py", "*/tasks.py"),
-    "channels": ("console/asgi.py", "fleet/doorbell.py", "*/consumers.py"),
+    "channels": ("console/asgi.py", "fleet/doorbell.py", "*/consumers.py", "fleet/log_consumer.py"),
 }
 # The lab plays nodes; only those who start it or seed from it may know it.
 LAB_USERS = (

@@ -1,6 +1,8 @@
-"""The rows that stand before every effect on a node: the command, its output, and the subject it acts on.
+"""The rows that stand before every effect on a node: the command, its output, and the subject it
+acts on.
 
-Not in charge of who may ask (services) nor of what an answer means (their owners read it at their tick).
+Not in charge of who may ask (services) nor of what an answer means (their owners read it at their
+tick).
 """
 
 from django.db import models
@@ -14,7 +16,9 @@ def _choices(words: tuple[str, ...]) -> list[tuple[str, str]]:
 
 
 class Subject(models.Model):
-    """A thing that lasts on a node, under the shim: it is started once, followed by the watch, and stopped with proof."""
+    """A thing that lasts on a node, under the shim: it is started once, followed by the watch, and
+    stopped with proof.
+    """
 
     host = models.ForeignKey(Host, on_delete=models.PROTECT, related_name="subjects")
     name = models.CharField(max_length=80, unique=True)
@@ -100,7 +104,8 @@ class CommandOutput(models.Model):
     command = models.OneToOneField(
         Command, primary_key=True, on_delete=models.CASCADE, related_name="output"
     )
-    # [{"section"|"path", "rc", "ms", "bytes", "sha256", "error", "truncated"}], cut from body in this order
+    # [{"section"|"path", "rc", "ms", "bytes", "sha256", "error", "truncated"}], cut from body in
+    # this order
     sections = models.JSONField(default=list)
     body = models.BinaryField(help_text="zstd of the sections' bytes, one after the other")
     stored_at = models.DateTimeField(auto_now_add=True)

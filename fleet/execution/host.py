@@ -1,4 +1,6 @@
-"""Where commands go: an SSH address with a pinned key, and the leases of processes that must be alone."""
+"""Where commands go: an SSH address with a pinned key, and the leases of processes that must be
+alone.
+"""
 
 from django.db import models
 

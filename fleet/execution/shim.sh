@@ -70,7 +70,11 @@ enter() { # the lock of the subject, then the fence: nothing older than what the
     got=$({ LC_ALL=C mkdir -p "$dir" && true >>"$dir/lock"; } 2>&1) || write_failed "$got"
     exec 9>>"$dir/lock"
     command -v flock >/dev/null || die ERROR "flock is not on this node: install util-linux"
-    flock -w 10 9 2>/dev/null || die BUSY "another verb has held this subject for 10 s: try again"
+    tries=100 # busybox has no flock -w
+    until flock -n 9 2>/dev/null; do
+        [ $tries -gt 0 ] || die BUSY "another verb has held this subject for 10 s: try again"
+        pause; tries=$((tries - 1))
+    done
     load
     [ "$fence" -ge "$stored" ] || die FENCED "fence $fence is older than $stored, which the node has seen"
     [ "$fence" -eq "$stored" ] || keep fence "$fence" || [ $verb = stop ] || write_failed "No space"
@@ -253,7 +257,8 @@ probe_one() { # N ARGV: runs the first N arguments -> got ms size cut
     shift $total; clock; begun=$cs
     (ulimit -f 131072; exec timeout -k 1 "$within" "$@") </dev/null >"$tmp" 2>&1
     got=$?; clock; ms=$(((cs - begun) * 10))
-    [ $got != 137 ] || [ $ms -lt "${within%%.*}000" ] || got=124 # it had to be killed
+    # It had to be killed, or a timeout without the code of its own ended it.
+    case $got in 137 | 143) [ $ms -lt "${within%%.*}000" ] || got=124 ;; esac
     size_of "$tmp"; [ $size -le $section_limit ] || size=$section_limit cut=true
 }
 do_logs() {
@@ -267,11 +272,20 @@ do_logs() {
     if [ "$follow" != 1 ] || [ $how != RUNNING ]; then tail -c +$((offset + 1)) "$file"; return; fi
     alive "$runner" "$rticks" || runner=$pid
     # --pid: one last read after the runner ended, then EOF: the end of the subject ends the stream.
-    tail -c +$((offset + 1)) -s 0.2 "--pid=$runner" -f "$file" 2>/dev/null & tailing=$!
+    if tail --help 2>&1 | grep -q -e --pid; then
+        tail -c +$((offset + 1)) -s 0.2 "--pid=$runner" -f "$file" 2>/dev/null & tailing=$!
+    else follow_slowly 2>/dev/null & tailing=$!; fi
     # A builtin loop and not cat: the one process to end is the one whose number we have.
     (while read -r line; do :; done; kill $tailing) <&3 >/dev/null 2>&1 & waiting=$!
     trap 'kill $tailing $waiting 2>/dev/null' EXIT HUP TERM
     wait $tailing 2>/dev/null
+}
+follow_slowly() { # for a tail that knows no --pid
+    while load; size_of "$file"; do # in this order: what ended before the look is read whole
+        [ "$size" -le "$offset" ] || tail -c +$((offset + 1)) "$file" | head -c $((size - offset))
+        offset=$size; [ $how = RUNNING ] || return 0
+        sleep 1
+    done
 }
 do_collect() {
     scratch_file || die ERROR "no place for a temporary file in /dev/shm, /tmp or $root"

@@ -1,6 +1,8 @@
-"""State tables of the kernel: what a command, a subject and a host may become. Pure data that tests iterate over.
+"""State tables of the kernel: what a command, a subject and a host may become. Pure data that tests
+iterate over.
 
-Source: RELIABILITY.md section 4, with intent folded into queued (the row is the outbox) and connecting and
+Source: RELIABILITY.md section 4, with intent folded into queued (the row is the outbox) and
+connecting and
 started folded into running (they lasted milliseconds and nothing decided on them).
 """
 

@@ -18,7 +18,7 @@ STORE_MODELS = "store/models"
 NODE_DIRECTORIES = ("pids", "docker/containers", "root/dev/shm", "root/models", "root/home", "view")
 
 
-def lay_out_lab(lab: Path, places: list[Place]) -> None:
+def lay_out_lab(lab: Path, places: list[Place], weights: str) -> None:
     """Make the lab's shared part: stubs, libraries, operator key, fabric and object store."""
     lab.mkdir(mode=0o700, parents=True, exist_ok=True)
     _copy_stubs(lab)
@@ -26,8 +26,9 @@ def lay_out_lab(lab: Path, places: list[Place]) -> None:
     (lab / "ssh" / "authorized_keys").write_text(f"{public} operator@flotilla-lab\n")
     state.replace_text(lab / "fabric.json", json.dumps(fabric_table(places), indent=1))
     (lab / "unknown.log").touch()
-    for slug in releases.MODELS:
-        _store_model(lab, slug)
+    if weights == "seeded":
+        for slug in releases.MODELS:
+            _store_model(lab, slug)
     _store_images(lab)
 
 

@@ -183,7 +183,7 @@ class Lab:
         before = self.record()
         self._write_record(self._compose_record(wish, before))
         places = self.places()
-        birth.lay_out_lab(self.directory, places)
+        birth.lay_out_lab(self.directory, places, wish.weights)
         host_keys = {}
         for place, host in zip(places, self.hosts(), strict=True):
             was_on = bool(before) and (host.directory / "state.json").exists()

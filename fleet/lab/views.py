@@ -176,22 +176,7 @@ def _sysroot(state: dict) -> dict[str, str]:
             f"MemAvailable:   {available_kb} kB\n"
         ),
     }
-    for nic in state["nic"]:
-        files.update(_nic_files(nic))
     return {f"root/{name}": text for name, text in files.items()}
-
-
-def _nic_files(nic: dict) -> dict[str, str]:
-    is_up = nic["port"] == "up"
-    port = f"sys/class/infiniband/{nic['device']}/ports/1"
-    guid = ":".join(nic["guid"][i : i + 4] for i in range(0, 16, 4))
-    return {
-        f"{port}/state": "4: ACTIVE\n" if is_up else "1: DOWN\n",
-        f"{port}/phys_state": "5: LinkUp\n" if is_up else "2: Polling\n",
-        f"{port}/rate": f"{nic['rate_gbps']} Gb/sec (4X NDR)\n",
-        f"{port}/link_layer": "Ethernet\n",
-        f"sys/class/infiniband/{nic['device']}/node_guid": f"{guid}\n",
-    }
 
 
 def write_views(node_dir: Path, state: dict) -> list[str]:

@@ -8,7 +8,7 @@ from django.utils.translation import gettext as _
 from fleet.execution.models import Host
 from fleet.models import Hold, Node
 from fleet.rules.nodeset import ALL, NodesetError, parse_nodeset
-from fleet.services.refusals import Refused
+from fleet.rules.refusals import Refused
 
 _NAMED_MAX = 5
 

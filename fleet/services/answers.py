@@ -17,7 +17,7 @@ from django.http import HttpResponse
 from django.utils.translation import gettext as _
 
 from fleet.models import Answered
-from fleet.services.refusals import Conflict, Refused
+from fleet.rules.refusals import Conflict, Refused
 
 WAIT_S = 8
 KEPT = timedelta(hours=24)

@@ -15,7 +15,7 @@ from fleet.execution.models import Host
 from fleet.models import Brake, Node, Replica
 from fleet.rules.brake import WINDOW_S, Turned, judge
 from fleet.selectors.brake import brake_now
-from fleet.services.refusals import Conflict
+from fleet.rules.refusals import Conflict
 from fleet.services.trail import Actor, rule_actor, trail_add
 
 

@@ -19,7 +19,7 @@ from fleet.rules import hostkeys
 from fleet.selectors.scope import pools_of_nodes
 from fleet.services.holds import HOST_KEY, holds_lift
 from fleet.services.permits import permit_demand
-from fleet.services.refusals import Conflict, NeedsReason, NotAllowed, Refused
+from fleet.rules.refusals import Conflict, NeedsReason, NotAllowed, Refused
 from fleet.services.trail import Actor, rule_actor, trail_add
 
 

@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 
 from fleet.models import Answered
 from fleet.rules import policy
-from fleet.services.refusals import TooMany
+from fleet.rules.refusals import TooMany
 
 STARTS_A_MINUTE = 30
 SOCKETS_A_MINUTE = 60

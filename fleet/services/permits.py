@@ -7,7 +7,7 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 from fleet.rules import policy
-from fleet.services.refusals import NotAllowed
+from fleet.rules.refusals import NotAllowed
 
 
 def permit_demand(user: Any, permission: str, pool: str | None = None) -> None:

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from fleet.doorbell import ring
 from fleet.models import Member, Node, Replica
 from fleet.rules.lifecycles import REPLICA_MOVES
-from fleet.services.refusals import Conflict
+from fleet.rules.refusals import Conflict
 from fleet.services.trail import Actor, trail_add
 
 

@@ -14,7 +14,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
 from fleet.models import TrailEntry
-from fleet.services.refusals import NeedsReason
+from fleet.rules.refusals import NeedsReason
 
 # Verbs that take something away from somebody: without words the next person on call cannot judge them.
 VERBS_WITH_REASON = frozenset({"cancel", "stop", "lift", "override", "drain", "reject", "clear"})

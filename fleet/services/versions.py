@@ -6,7 +6,7 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from fleet.services.refusals import Refused, Stale
+from fleet.rules.refusals import Refused, Stale
 
 
 class NoBase(Refused):

@@ -19,7 +19,7 @@ from django.views.decorators.http import require_POST
 from fleet.models import Hold, KeyChange, Node
 from fleet.selectors.nodes import nodes_selected
 from fleet.services import brake, holds, hosts, probes
-from fleet.services.refusals import Refused
+from fleet.rules.refusals import Refused
 from fleet.services.trail import actor_of
 
 HOURS_MAX = 24 * 90

@@ -15,9 +15,10 @@ from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
-from fleet.marks import HOLD, OK, Mark
+from fleet.marks import CRIT, HOLD, OK, Mark
 from fleet.models import TrailEntry
 from fleet.rules.message import said
+from fleet.selectors.trail_chain import Verified, trail_verify
 from fleet.selectors.trail_page import (
     KINDS,
     SealState,
@@ -46,6 +47,7 @@ def audit(request: HttpRequest) -> HttpResponse:
     before = request.GET.get("before", "")
     entries, has_older = trail_page(wanted, int(before) if before.isascii() and before.isdigit() else None)
     seal = seal_state()
+    verified = trail_verify() if request.GET.get("check") else None
     context = {
         "section": "audit",
         "topics": ["audit"],
@@ -56,7 +58,8 @@ def audit(request: HttpRequest) -> HttpResponse:
         "older": entries[-1].pk if has_older else None,
         "is_first_page": not before,
         "seal": seal,
-        "seal_mark": _seal_mark(seal),
+        "seal_mark": _verified_mark(verified) if verified else _seal_mark(seal),
+        "verified": verified,
         "link": _link(request),
         **trail_choices(),
     }
@@ -92,7 +95,7 @@ def _kinds() -> list[tuple[str, str]]:
 def _link(request: HttpRequest) -> str:
     """The filter as a query without the page, to build links on."""
     query = request.GET.copy()
-    for name in ("before", "format", "kind"):
+    for name in ("before", "format", "kind", "check"):
         query.pop(name, None)
     return query.urlencode()
 
@@ -101,6 +104,12 @@ def _seal_mark(seal: SealState) -> Mark:
     if not seal.position:
         return Mark(HOLD, "hold", _("Not sealed yet"))
     return Mark(OK, "ok", _("Sealed to entry %(entry)s") % {"entry": f"{seal.entry:,}"})
+
+
+def _verified_mark(verified: Verified) -> Mark:
+    if not verified.is_whole:
+        return Mark(CRIT, "crit", _("The chain is broken"))
+    return Mark(OK, "ok", _("Chain whole to entry %(entry)s") % {"entry": f"{verified.entry_id or 0:,}"})
 
 
 def _row(entry: TrailEntry) -> dict[str, Any]:

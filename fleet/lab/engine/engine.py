@@ -28,6 +28,7 @@ class Engine:
         scales = config.get("scales") or {}
         self.launch_scale = float(scales.get("launch") or 60)
         self.watch_scale = float(scales.get("watch") or 10)
+        self.serve_scale = float(scales.get("serve") or 1)
         self.seed = config.get("seed", 1)
         self.files: ModelFiles = read_model(plan.model, config.get("binds") or [])
         architecture = (self.files.config.get("architectures") or [""])[0]

@@ -71,12 +71,18 @@ class HeadLink(Link):
         self._values: dict[str, dict[int, object]] = {}
         self._waiting: dict[str, asyncio.Future] = {}
         self._graceful: set[int] = set()
+        self._tasks: set[asyncio.Task] = set()
 
     async def listen(self, address: str, port: int) -> None:
         self.server = await asyncio.start_server(self._accept, address, port)
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        peer = Peer(reader, writer)
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # Not a coroutine: asyncio's own task for one complains when the loop ends before it.
+        task = asyncio.get_running_loop().create_task(self._welcome(Peer(reader, writer)))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _welcome(self, peer: Peer) -> None:
         hello = await peer.receive()
         if not hello or "hello" not in hello:
             peer.close()

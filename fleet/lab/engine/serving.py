@@ -5,6 +5,7 @@ Holds generation, metrics, routes and hang model together; decides nothing of th
 
 import asyncio
 import socket
+from dataclasses import replace
 
 from .api import Api
 from .death import Death
@@ -14,6 +15,7 @@ from .hang import Hang
 from .http import Server
 from .memory import KvPlan
 from .metrics import Metrics
+from .models import ModelShape
 from .serving_state import ServingState
 from .startup_lines import api_ready
 
@@ -27,9 +29,9 @@ class Serving:
         self.engine = engine
         self.state = ServingState(engine)
         self.metrics = Metrics(engine.plan, engine.shape, kv)
+        shape = paced(engine.shape, engine.serve_scale)
         cores = [
-            Core(index, engine.plan, engine.shape, kv, self.metrics)
-            for index in range(engine.plan.dp)
+            Core(index, engine.plan, shape, kv, self.metrics) for index in range(engine.plan.dp)
         ]
         self.metrics.cores = cores
         self.generation = Generation(cores)
@@ -96,6 +98,16 @@ class Serving:
         self.server.close()
         if self._stats_timer is not None:
             self._stats_timer.cancel()
+
+
+def paced(shape: ModelShape, scale: float) -> ModelShape:
+    """Return a shape that serves `scale` times faster; 1 in every lab, more only in tests."""
+    return replace(
+        shape,
+        front_s=shape.front_s / scale,
+        prefill_token_s=shape.prefill_token_s / scale,
+        token_s=shape.token_s / scale,
+    )
 
 
 def bind_early(engine: Engine) -> socket.socket:

@@ -18,7 +18,7 @@ from .procfs import is_alive, remove_file, start_ticks, write_pid_file
 CAT = "/bin/cat"
 
 
-@dataclass
+@dataclass(eq=False)
 class Worker:
     """One process of the engine; `rank` is None for a core or an API server."""
 
@@ -91,6 +91,8 @@ class Workers:
     def reap(self) -> None:
         """Collect ended children (call on SIGCHLD) and tell of those that nobody ended here."""
         for worker in list(self.living):
+            if worker not in self.living:
+                continue  # ended by the reaction to an earlier one
             try:
                 pid, _ = os.waitpid(worker.pid, os.WNOHANG)
             except ChildProcessError:

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from fleet.selectors.trail_chain import trail_verify
+from fleet.services.trail_chain import trail_verify
 
 
 class Command(BaseCommand):

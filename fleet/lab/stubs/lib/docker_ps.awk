@@ -95,8 +95,8 @@ function row(   shown, text) {
   text = status_text()
   if (quiet) return full ? $1 : substr($1, 1, 12)
   if (form == "table")
-    return sprintf("%-14s %-44s %-24s %-20s %-28s %s", full ? $1 : substr($1, 1, 12), $7, $8, span(now - $3) " ago", text, $2)
-  return (full ? $6 : $5) ",\"RunningFor\":\"" span(now - $3) " ago\",\"Size\":\"0B\",\"State\":\"" shown "\",\"Status\":\"" text "\"}"
+    return sprintf("%-14s %-44s %-24s %-20s %-28s %s", full ? $1 : substr($1, 1, 12), $7, $8, span(now - int($3)) " ago", text, $2)
+  return (full ? $6 : $5) ",\"RunningFor\":\"" span(now - int($3)) " ago\",\"Size\":\"0B\",\"State\":\"" shown "\",\"Status\":\"" text "\"}"
 }
 function status_text() {
   if (status == "running") return "Up " span(now - epoch(field(state, "started_at")))
