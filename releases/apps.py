@@ -5,3 +5,7 @@ from django.apps import AppConfig
 
 class ReleasesConfig(AppConfig):
     name = "releases"
+
+    def ready(self) -> None:
+        """Tell the fleet's selectors how launches are named; they may not import this app."""
+        from releases.selectors import names  # noqa: F401

@@ -1,5 +1,12 @@
 """Addresses of releases and launches. Each name has an entry in fleet/rules/policy.py."""
 
-from django.urls.resolvers import URLPattern
+from django.urls import path
 
-urlpatterns: list[URLPattern] = []
+from releases.views import launches, units
+
+urlpatterns = [
+    path("replicas/<str:name>/", units.replica, name="replica"),
+    path("replicas/<str:name>/launch/", launches.launch_plan, name="launch-plan"),
+    path("replicas/<str:name>/gen/<int:generation>/launch/", launches.launch, name="launch"),
+    path("replicas/<str:name>/gen/<int:generation>/stop/", launches.launch_end, name="launch-stop"),
+]

@@ -9,6 +9,8 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import get_language, gettext, pgettext
 
+from fleet.rules.visible import visible as make_visible
+
 register = template.Library()
 DASH = "–"
 
@@ -134,3 +136,15 @@ def clocks(now: datetime | None) -> dict[str, object]:
         "utc": f"{now.astimezone(UTC):%H:%M}",
         "label": gettext("Time of day"),
     }
+
+
+@register.filter
+def visible(text: str) -> str:
+    """Node text with every control and direction mark made visible."""
+    return make_visible(text)
+
+
+@register.filter
+def unlocal(value: float | None) -> str:
+    """A number for an attribute of a drawing: a point, no separators, whatever the language."""
+    return "0" if value is None else f"{value:g}"

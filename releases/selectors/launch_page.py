@@ -40,7 +40,10 @@ class LaunchSeen:
 
     def spans(self) -> dict[str, Span]:
         """Return each row's span over all nodes of the unit."""
-        found = {row: [place.rows[row] for place in self.places if row in place.rows] for row in ROW_ORDER}
+        found = {
+            row: [place.rows[row] for place in self.places if row in place.rows]
+            for row in ROW_ORDER
+        }
         return {row: span for row, some in found.items() if (span := join_spans(some))}
 
     def commands_of(self, step: str) -> list[Command]:
@@ -60,8 +63,12 @@ def launch_of(name: str, generation: int) -> Launch | None:
 def launch_page(launch: Launch) -> LaunchSeen:
     """Read a launch with its nodes, phases, commands, evidence and recurring probes."""
     prefix = f"launch:{launch.public_id}/"
-    commands = Command.objects.filter(purpose__startswith=prefix).select_related("host").order_by("id")
-    evidence = Evidence.objects.filter(object_kind="launch", object_id=launch.public_id).defer("body")
+    commands = (
+        Command.objects.filter(purpose__startswith=prefix).select_related("host").order_by("id")
+    )
+    evidence = Evidence.objects.filter(object_kind="launch", object_id=launch.public_id).defer(
+        "body"
+    )
     scrapes = Scrape.objects.filter(key__startswith=prefix)
     seen = LaunchSeen(
         launch, _places(launch), list(commands), list(evidence), {row.kind: row for row in scrapes}
@@ -80,7 +87,9 @@ def _places(launch: Launch) -> list[PlaceSeen]:
             spans = found.setdefault(phase.position_id, {}).setdefault(row, [])
             spans.append(Span(phase.started_at, phase.ended_at))
     for pk, rows_of in found.items():
-        places[pk].rows = {row: span for row, spans in rows_of.items() if (span := join_spans(spans))}
+        places[pk].rows = {
+            row: span for row, spans in rows_of.items() if (span := join_spans(spans))
+        }
     return list(places.values())
 
 
@@ -93,13 +102,17 @@ def _add_own_rows(seen: LaunchSeen) -> None:
         began = start.created_at if start else None
         place.rows[PREFLIGHT] = Span(launch.created_at, began or _settled(seen, "preflight/"))
         if start and "start" not in place.rows:
-            following = min((span.started_at for row, span in place.rows.items() if row != PREFLIGHT), default=None)
+            following = min(
+                (span.started_at for row, span in place.rows.items() if row != PREFLIGHT),
+                default=None,
+            )
             place.rows["start"] = Span(start.created_at, following)
         if golden:
             place.rows[GOLDEN] = Span(golden[0].created_at, launch.ready_at or launch.ended_at)
         if launch.ended_at:
             place.rows = {
-                row: Span(span.started_at, span.ended_at or launch.ended_at) for row, span in place.rows.items()
+                row: Span(span.started_at, span.ended_at or launch.ended_at)
+                for row, span in place.rows.items()
             }
 
 
@@ -118,14 +131,19 @@ def row_history(launch: Launch) -> dict[str, list[float]]:
     ).order_by("-id")[:HISTORY_LAUNCHES]
     spans: dict[int, dict[str, list[Span]]] = {row.pk: {} for row in earlier}
     phases = LaunchPhase.objects.filter(position__launch__in=spans, ended_at__isnull=False)
-    for pk, name, began, ended in phases.values_list("position__launch", "name", "started_at", "ended_at"):
+    for pk, name, began, ended in phases.values_list(
+        "position__launch", "name", "started_at", "ended_at"
+    ):
         if row := ROW_OF.get(name):
             spans[pk].setdefault(row, []).append(Span(began, ended))
     starts = LaunchPosition.objects.filter(launch__in=spans, start__isnull=False)
     began_at = dict(starts.values_list("launch", "start__created_at"))
     for row in earlier:
         found = spans[row.pk]
-        last = max((span.ended_at for some in found.values() for span in some if span.ended_at), default=None)
+        last = max(
+            (span.ended_at for some in found.values() for span in some if span.ended_at),
+            default=None,
+        )
         if row.pk in began_at:
             found[PREFLIGHT] = [Span(row.created_at, began_at[row.pk])]
         if last and row.ready_at:

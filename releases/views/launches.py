@@ -1,0 +1,157 @@
+"""Launching a unit and watching it: the plan before it runs, the launch page, the end of a unit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from fleet.models import Replica
+from fleet.rules.message import said
+from fleet.rules.policy import may
+from fleet.services.refusals import Conflict, Refused
+from fleet.services.trail import actor_of
+from fleet.views.parts import render_page
+from releases.marks import launch_mark
+from releases.models import Launch, Release
+from releases.rules import launch as rules
+from releases.rules.phases import estimate_left, quantile
+from releases.selectors.launch_page import (
+    ROW_ORDER,
+    LaunchSeen,
+    last_lines,
+    launch_of,
+    launch_page,
+    row_history,
+)
+from releases.services.launches import LaunchRefused, launch_create, launch_preview, launch_stop
+from releases.views.eta import eta_drawn
+from releases.views.grid import done_rows, launch_grid
+from releases.views.plan import plan_drawn
+from releases.views.proofs import launch_proofs, met_count
+from releases.views.words import ROW_WORDS
+
+LAUNCHABLE_STATES = (Release.State.IN_SERVICE, Release.State.REVIEWED, Release.State.SEALED)
+REASON_MIN = 3
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def launch_plan(request: HttpRequest, name: str) -> HttpResponse:
+    """The plan of a unit's next launch, exactly as it would run; posting it launches that plan and no other."""
+    replica = get_object_or_404(Replica.objects.select_related("pool"), name=name)
+    releases = list(replica.pool.releases.filter(state__in=LAUNCHABLE_STATES).order_by("-id"))
+    if request.method == "POST":
+        return _create(request, replica, releases)
+    release = _chosen(releases, request.GET.get("release", ""))
+    preview = launch_preview(replica=replica, release=release) if release else None
+    context = {
+        "section": "replicas",
+        "replica": replica,
+        "releases": releases,
+        "release": release,
+        "generation": replica.generation + 1,
+        "preview": preview,
+        "refusals": [said(text, _) for text in preview.refusals] if preview else [],
+        "drawn": plan_drawn(preview.plan, preview.plan_sha256) if preview and preview.plan else None,
+        "may_launch": may(request.user, "launch-create", replica.pool),
+    }
+    return render_page(request, "releases/launch_plan.html", context)
+
+
+def _create(request: HttpRequest, replica: Replica, releases: list[Release]) -> HttpResponse:
+    release = _chosen(releases, request.POST.get("release", ""))
+    if release is None:
+        raise Refused(_("This pool has no sealed release. Seal one first."))
+    try:
+        launch = launch_create(
+            replica=replica,
+            release=release,
+            actor=actor_of(request),
+            user=request.user,
+            plan_sha=request.POST.get("plan_sha", ""),
+        )
+    except LaunchRefused as refusal:
+        raise Conflict(" ".join(said(reason, _) for reason in refusal.reasons)) from refusal
+    return redirect("launch", replica.name, launch.generation)
+
+
+def _chosen(releases: list[Release], wanted: str) -> Release | None:
+    named = [release for release in releases if wanted in {str(release.pk), release.public_id}]
+    return (named or releases or [None])[0]
+
+
+@require_safe
+def launch(request: HttpRequest, name: str, generation: int) -> HttpResponse:
+    """One launch: phases by ranks, time to ready, last lines, proofs, evidence, and what a lost rank does."""
+    found = _launch(name, generation)
+    seen, now = launch_page(found), timezone.now()
+    proofs, history = launch_proofs(seen), row_history(found)
+    spent = {row: span.seconds(now) for row, span in seen.spans().items()}
+    context = {
+        "section": "replicas",
+        "topics": [found.topic, f"replica-{name}"],
+        "launch": found,
+        "replica": found.replica,
+        "seen": seen,
+        "mark": launch_mark(found.state),
+        "explanation": said(found.explanation, _),
+        "cause": said(found.cause, _),
+        "grid": launch_grid(seen, now),
+        "eta": eta_drawn(found, estimate_left(history, spent, done_rows(seen)), now),
+        "phases": _phases(seen, history, spent),
+        "earlier": max((len(seconds) for seconds in history.values()), default=0),
+        "tail": last_lines(seen),
+        "proofs": proofs,
+        "proof_count": met_count(proofs),
+        "drawn": plan_drawn(found.plan, found.plan_sha256),
+        "is_live": found.state not in rules.ENDED,
+        "is_ending": found.state in {rules.FREEZING, rules.STOPPING},
+        "next_generation": generation + 1,
+        "may_stop": may(request.user, "launch-stop", found.replica.pool),
+    }
+    return render_page(
+        request, "releases/launch.html", context, parts={"launch-live": "releases/_launch_live.html"}
+    )
+
+
+def _phases(
+    seen: LaunchSeen, history: dict[str, list[float]], spent: dict[str, float]
+) -> list[dict[str, Any]]:
+    done = set(done_rows(seen))
+    return [
+        {
+            "word": ROW_WORDS[row],
+            "is_done": row in done,
+            "is_running": row in spent and row not in done and seen.launch.ended_at is None,
+            "seconds": spent.get(row),
+            "p50": quantile(history.get(row, []), 0.5),
+            "p90": quantile(history.get(row, []), 0.9),
+        }
+        for row in ROW_ORDER
+    ]
+
+
+@require_POST
+def launch_end(request: HttpRequest, name: str, generation: int) -> HttpResponse:
+    """End every rank of the unit; the unit's name must be typed and a reason given."""
+    found = _launch(name, generation)
+    if request.POST.get("confirm", "").strip() != name:
+        raise Refused(_("Type the unit name %(name)s exactly to end it.") % {"name": name})
+    reason = request.POST.get("reason", "").strip()
+    if len(reason) < REASON_MIN:
+        raise Refused(_("Ending a unit needs a reason. Write why, then send again."))
+    launch_stop(launch=found, reason=reason[:500], actor=actor_of(request))
+    messages.info(request, _("%(name)s is being ended; every rank is proved gone.") % {"name": name})
+    return redirect("launch", name, generation)
+
+
+def _launch(name: str, generation: int) -> Launch:
+    found = launch_of(name, generation)
+    if found is None:
+        raise Http404(_("%(name)s has no generation %(n)d.") % {"name": name, "n": generation})
+    return found
