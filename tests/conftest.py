@@ -13,7 +13,7 @@ from tests import services, waiting
 from tests.children import Child, end_child, start_child
 
 ROOT = Path(__file__).resolve().parents[1]
-_PURE = ("tests/rules/", "tests/readings/", "tests/test_layers.py")
+_PURE = ("tests/rules/", "tests/readings/", "tests/lab_engine/", "tests/test_layers.py")
 
 
 def pytest_configure(config: pytest.Config) -> None:
