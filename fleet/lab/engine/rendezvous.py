@@ -1,15 +1,14 @@
-"""The real TCP connection between the nodes of a unit: join, barriers, heartbeats, bad news.
+"""The real TCP connection between the nodes of a unit: join, barriers, bad news.
 
 One JSON object a line. The head listens on MASTER_ADDR:MASTER_PORT, followers dial it. It carries
-what NCCL and the store would; nothing of it is printed here.
+what NCCL and the store would; nothing of it is printed here. There is no heartbeat: the end of a
+process closes its connection, and a frozen one is not noticed by the real engine either.
 """
 
 import asyncio
 import errno
 import json
 from collections.abc import Callable
-
-HEARTBEAT_S = 0.5
 
 
 class Peer:
@@ -101,7 +100,7 @@ class HeadLink(Link):
                 self._arrive(message["barrier"], rank, message.get("value"))
             elif "bye" in message:
                 self._graceful.add(rank)
-            elif "beat" not in message:
+            else:
                 self.on_event(rank, message)
         peer.close()
         if self.peers.pop(rank, None):
@@ -139,7 +138,7 @@ class HeadLink(Link):
 
 
 class FollowerLink(Link):
-    """A follower's side: dials the head, sends heartbeats, waits at barriers."""
+    """A follower's side: dials the head, waits at barriers."""
 
     def __init__(self, node_rank: int) -> None:
         super().__init__(node_rank)
@@ -147,7 +146,7 @@ class FollowerLink(Link):
         self._waiting: dict[str, asyncio.Future] = {}
         self._passed: dict[str, list] = {}
         self._graceful = False
-        self._tasks: list[asyncio.Task] = []
+        self._task: asyncio.Task | None = None
 
     async def dial(self, address: str, port: int, hello: dict) -> int:
         """Try to join once; return 0, or the errno that the system gave."""
@@ -157,16 +156,9 @@ class FollowerLink(Link):
             return error.errno or errno.ECONNREFUSED
         self.peer = Peer(reader, writer)
         self.peer.send(hello=self.node_rank, **hello)
-        loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._follow()), loop.create_task(self._beat())]
+        self._task = asyncio.get_running_loop().create_task(self._follow())
         self.joined = True
         return 0
-
-    async def _beat(self) -> None:
-        while self.peer is not None:
-            await asyncio.sleep(HEARTBEAT_S)
-            if self.peer is not None:
-                self.peer.send(beat=1)
 
     async def _follow(self) -> None:
         peer = self.peer
@@ -205,5 +197,3 @@ class FollowerLink(Link):
             if graceful:
                 peer.send(bye=True)
             peer.close()
-        for task in self._tasks[1:]:
-            task.cancel()
