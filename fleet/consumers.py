@@ -12,11 +12,11 @@ import time
 from typing import Any
 from urllib.parse import parse_qs
 
-from asgiref.sync import sync_to_async
+from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
 
-from fleet.doorbell import group_of
+from fleet.doorbell import group_of, person_group
 from fleet.log_consumer import LogConsumer
 from fleet.selectors.people import may_hear, person_of_session
 from fleet.services.limits import socket_meter
@@ -76,7 +76,7 @@ class PageConsumer(AsyncWebsocketConsumer):
         await self._recheck()
 
     async def _listen(self, user_pk: int) -> None:
-        self._own_group = f"person.{user_pk}"
+        self._own_group = person_group(user_pk)
         for group in self._groups():
             await self.channel_layer.group_add(group, self.channel_name)
         await self._say("clock", _now_ms())
@@ -101,8 +101,8 @@ class PageConsumer(AsyncWebsocketConsumer):
             await self._refuse(NOT_ALLOWED, "not allowed any more")
 
     async def _is_allowed(self) -> bool:
-        user = await sync_to_async(person_of_session)(self.scope["session"].session_key)
-        return user is not None and await sync_to_async(may_hear)(user, self.topics)
+        user = await database_sync_to_async(person_of_session)(self.scope["session"].session_key)
+        return user is not None and await database_sync_to_async(may_hear)(user, self.topics)
 
     async def _refuse(self, code: int, why: str) -> None:
         await self.send(text_data=json.dumps({"closed": why}))

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import time
 from functools import partial
+from typing import Any
 
 from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
@@ -27,21 +28,39 @@ def ring(*topics: str) -> None:
         transaction.on_commit(partial(_send, wanted), robust=True)
 
 
+def ring_person(user_pk: int) -> None:
+    """Make the open sockets of a person look again at what the person may hear, after the commit."""
+    message = {"type": "person.changed"}
+    transaction.on_commit(partial(_send_messages, [(person_group(user_pk), message)]), robust=True)
+
+
+def person_group(user_pk: int) -> str:
+    """Return the channel group of a person's own sockets."""
+    return f"person.{user_pk}"
+
+
 def group_of(topic: str) -> str:
     """Return the channel group that listens to a topic."""
     return f"page.{topic}"
 
 
 def _send(topics: tuple[str, ...]) -> None:
+    version = time.time_ns() // 1_000_000
+    _send_messages(
+        [(group_of(topic), {"type": "page.ring", "topic": topic, "v": version}) for topic in topics]
+    )
+
+
+def _send_messages(messages: list[tuple[str, dict[str, Any]]]) -> None:
     try:
-        async_to_sync(_send_all)(topics)
+        async_to_sync(_send_all)(messages)
     except Exception as error:  # whatever Redis says: the change is stored, pages poll
-        log.warning("doorbell: %s not rung: %s", ", ".join(topics[:5]), error)
+        groups = ", ".join(group for group, _ in messages[:5])
+        log.warning("doorbell: %s not rung: %s", groups, error)
 
 
-async def _send_all(topics: tuple[str, ...]) -> None:
-    layer, version = get_channel_layer(), time.time_ns() // 1_000_000
+async def _send_all(messages: list[tuple[str, dict[str, Any]]]) -> None:
+    layer = get_channel_layer()
     async with asyncio.timeout(RING_TIMEOUT_S):
-        for topic in topics:
-            message = {"type": "page.ring", "topic": topic, "v": version}
-            await layer.group_send(group_of(topic), message)
+        for group, message in messages:
+            await layer.group_send(group, message)

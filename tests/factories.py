@@ -67,7 +67,11 @@ def make_pool(slug: str = "glm52", **fields: Any) -> Pool:
 
 
 def make_replica(
-    name: str = "glm52-r1", *, pool: Pool | None = None, nodes: list[Node] | None = None, **fields: Any
+    name: str = "glm52-r1",
+    *,
+    pool: Pool | None = None,
+    nodes: list[Node] | None = None,
+    **fields: Any,
 ) -> Replica:
     """A unit on these nodes, in their order."""
     pool = pool or Pool.objects.filter(slug="glm52").first() or make_pool()
