@@ -8,4 +8,4 @@ class ReleasesConfig(AppConfig):
 
     def ready(self) -> None:
         """Tell the fleet's selectors how launches are named; they may not import this app."""
-        from releases.selectors import names  # noqa: F401
+        from releases.selectors import logs, names  # noqa: F401

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -68,6 +68,21 @@ class SeenLine(NamedTuple):
     @property
     def text(self) -> str:
         return self.line.text
+
+
+SourceFinder = Callable[[str], "list[LogSource] | None"]
+_FINDERS: dict[str, SourceFinder] = {}
+
+
+def log_sources_add(kind: str, find: SourceFinder) -> None:
+    """Register how the streams of an object of a kind are found by its name (an upper app's launch)."""
+    _FINDERS[kind] = find
+
+
+def log_sources(kind: str, name: str) -> list[LogSource] | None:
+    """Return the streams of an object in the order of their positions; None when there is no such object."""
+    find = _FINDERS.get(kind)
+    return find(name) if find else None
 
 
 @dataclass

@@ -1,0 +1,146 @@
+"""What the watch saw, written down: reachability, subjects, scrapes, heartbeats. Every write is fenced.
+
+A row that somebody else moved to its end in the meantime is left alone. Signals tell what changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Case, F, QuerySet, Value, When
+from django.db.models.functions import Coalesce, Now
+
+from fleet.execution import signals, states
+from fleet.execution.models import Host, LogStream, Scrape, Subject
+from fleet.execution.watch_lease import Fence
+from fleet.execution.watch_reach import OK
+from fleet.execution.watch_scrape import Scraped, token_counters
+
+_OPEN = (states.SUBJECT_NEW, states.SUBJECT_LIVE, states.SUBJECT_UNKNOWN)
+_EXPLANATION_CAP = 500
+
+
+def record_answers(fence: Fence, host_ids: Iterable[int]) -> None:
+    """These nodes answered within the last period."""
+    rows = fence.guard(Host.objects.filter(pk__in=list(host_ids)))
+    back = list(rows.exclude(reach=OK).values_list("pk", flat=True))
+    rows.update(reach=OK, misses=0, missed_since=None, seen_at=Now(), explanation="")
+    for pk in back:
+        signals.host_moved.send(sender=Host, host_id=pk, reach=OK)
+
+
+def record_silence(fence: Fence, host_id: int, reach: str, misses: int, why: str) -> None:
+    """A node gave no answer for so many periods in a row."""
+    rows = fence.guard(Host.objects.filter(pk=host_id))
+    is_new = rows.exclude(reach=reach).exists()
+    rows.update(
+        reach=reach,
+        misses=misses,
+        missed_since=Coalesce(F("missed_since"), Now()),
+        explanation=why[:_EXPLANATION_CAP],
+    )
+    if is_new:
+        signals.host_moved.send(sender=Host, host_id=host_id, reach=reach)
+
+
+def record_changed_key(fence: Fence, host_id: int, offered: str, why: str) -> None:
+    """A node offered another key than the pinned one: nothing connects until a person decides."""
+    rows = fence.guard(Host.objects.filter(pk=host_id).exclude(key_state=Host.Key.CHANGED))
+    if rows.update(
+        key_state=Host.Key.CHANGED, offered_key=offered, explanation=why[:_EXPLANATION_CAP]
+    ):
+        signals.host_moved.send(sender=Host, host_id=host_id, reach="")
+
+
+def record_boot(fence: Fence, host_id: int, boot_id: str) -> bool:
+    """Note the boot id of a node; tell whether it was started again since the last one."""
+    rows = fence.guard(Host.objects.filter(pk=host_id))
+    known = rows.values_list("boot_id", flat=True).first()
+    if known is None or known == boot_id:
+        return False
+    rows.update(boot_id=boot_id)
+    if known:
+        signals.host_moved.send(sender=Host, host_id=host_id, reach="")
+    return bool(known)
+
+
+def record_statuses(fence: Fence, statuses: Mapping[int, dict[str, Any]]) -> None:
+    """Write the shim's answers on subjects: who runs, who ended and how."""
+    running = [pk for pk, status in statuses.items() if status["answer"] == "RUNNING"]
+    rows = fence.guard(Subject.objects.filter(pk__in=running, state__in=_OPEN))
+    rows.update(
+        state=states.SUBJECT_LIVE,
+        observed_at=Now(),
+        explanation=Case(
+            When(state=states.SUBJECT_UNKNOWN, then=Value("")), default=F("explanation")
+        ),
+    )
+    for pk, status in statuses.items():
+        if status["answer"] != "RUNNING":
+            _record_end(fence, pk, status)
+
+
+def _record_end(fence: Fence, subject_id: int, status: Mapping[str, Any]) -> None:
+    changes = _end_of(status)
+    if changes is None:
+        return
+    rows: QuerySet[Subject] = fence.guard(
+        Subject.objects.filter(pk=subject_id, state__in=_OPEN).exclude(state=changes["state"])
+    )
+    with transaction.atomic():
+        moved = rows.update(observed_at=Now(), **changes)
+    if moved:
+        signals.subject_moved.send(sender=Subject, subject_id=subject_id, state=changes["state"])
+
+
+def _end_of(status: Mapping[str, Any]) -> dict[str, Any] | None:
+    why = str(status.get("explanation", ""))[:_EXPLANATION_CAP]
+    match status["answer"]:
+        case "DONE":
+            return {"state": states.SUBJECT_DONE, "rc": status.get("rc"), "ended_at": Now()}
+        case "LOST":
+            return {"state": states.SUBJECT_LOST, "explanation": why, "ended_at": Now()}
+        case "ABSENT":
+            return {
+                "state": states.SUBJECT_UNKNOWN,
+                "explanation": "the node has no record of this subject; was its home emptied?",
+            }
+    return None
+
+
+def record_complete(fence: Fence, stream_id: int) -> None:
+    """The subject ended and every byte of its output is stored."""
+    rows = fence.guard(LogStream.objects.filter(pk=stream_id, is_complete=False))
+    if rows.update(is_complete=True, captured_at=Now()):
+        signals.stream_grew.send(sender=LogStream, stream_id=stream_id)
+
+
+def record_heartbeat(fence: Fence, stream_ids: Iterable[int]) -> None:
+    """These streams are being captured, whether or not they say something."""
+    rows = LogStream.objects.filter(pk__in=list(stream_ids), is_complete=False)
+    fence.guard(rows).update(captured_at=Now())
+
+
+def record_scrape(fence: Fence, scrape_id: int, result: Scraped) -> None:
+    """Write the result of a scrape; a failure counts up, a success starts anew."""
+    scrape = Scrape.objects.filter(pk=scrape_id).first()
+    if scrape is None:
+        return
+    fields: dict[str, Any] = {
+        "tried_at": Now(),
+        "status": result.status,
+        "latency_ms": result.latency_ms,
+        "error": result.error[:_EXPLANATION_CAP],
+        "found": result.found,
+        "misses": 0 if result.is_ok else scrape.misses + 1,
+    }
+    if result.is_ok:
+        fields["ok_at"] = Now()
+    if result.values:
+        fields["values"] = result.values
+        if token_counters(result.values) != token_counters(scrape.values):
+            fields["progress_at"] = Now()
+    if fence.guard(Scrape.objects.filter(pk=scrape_id)).update(**fields):
+        signals.scrape_settled.send(sender=Scrape, scrape_id=scrape_id, is_ok=result.is_ok)
