@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple, Protocol
 
 LINE_CAP_BYTES = 16 * 1024
 TEXT_CAP_BYTES = 8 * 1024 * 1024
@@ -18,6 +18,13 @@ _CHUNK_BYTES = 1024 * 1024
 _ANSI = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]{0,2048}(?:\x07|\x1b\\)?|\x1b[@-Z\\-_]"
 )
+
+
+class Readable(Protocol):
+    """A source of bytes: a file, a pipe, a buffer."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return at most `size` bytes; empty at the end."""
 
 
 class Line(NamedTuple):
@@ -58,13 +65,36 @@ def decode(raw: bytes) -> str:
     return raw.decode("utf-8", "replace").removeprefix("\ufeff")
 
 
-def read_capped(stream: BinaryIO, cap_bytes: int = TEXT_CAP_BYTES) -> tuple[str, bool]:
+def read_capped(stream: Readable, cap_bytes: int = TEXT_CAP_BYTES) -> tuple[str, bool]:
     """Read at most `cap_bytes` of a stream; return the text and whether something was left."""
-    raw = stream.read(cap_bytes + 1)
+    parts: list[bytes] = []
+    left = cap_bytes + 1
+    while left > 0 and (part := stream.read(left)):
+        parts.append(part)
+        left -= len(part)
+    raw = b"".join(parts)
     return decode(raw[:cap_bytes]), len(raw) > cap_bytes
 
 
-def iter_line_batches(stream: BinaryIO) -> Iterator[list[bytes]]:
+class Rewound:
+    """A stream whose first bytes were already looked at; they come first again."""
+
+    def __init__(self, head: bytes, rest: Readable) -> None:
+        self._head = head
+        self._rest = rest
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return at most `size` bytes, all that is left when it is negative."""
+        if not self._head:
+            return self._rest.read(size)
+        if size < 0:
+            head, self._head = self._head, b""
+            return head + self._rest.read()
+        head, self._head = self._head[:size], self._head[size:]
+        return head
+
+
+def iter_line_batches(stream: Readable) -> Iterator[list[bytes]]:
     """Yield batches of whole lines; a longer line than the cap keeps its head only.
 
     Memory stays near one chunk whatever the length of the file or of a line.

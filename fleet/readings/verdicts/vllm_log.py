@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from fleet.readings.nccl_log import NcclReader
 from fleet.readings.report import Finding, Report, Verdict
-from fleet.readings.text import clean_line
+from fleet.readings.text import LINE_CAP_BYTES, clean_line, decode
+from fleet.readings.verdicts.nccl_log import report_read
 from fleet.readings.vllm_log import Failure, PhaseReader, phase_rank
 from fleet.readings.vllm_log.failures import short_name
 
@@ -44,13 +46,16 @@ _ADVICE = {
 }
 
 
-def report_vllm_log(lines: Iterable[str], *, cut: bool = False) -> Report:
-    """Judge the lines of one engine's log."""
-    reader, hints = PhaseReader(), _Hints()
-    for line in lines:
-        text = clean_line(line)
-        reader.feed(text)
-        hints.note(text)
+def report_vllm_log(batches: Iterable[list[bytes]], *, cut: bool = False) -> Report:
+    """Judge the lines of one engine's log; NCCL's lines in it are read as such."""
+    reader, hints, nccl = PhaseReader(), _Hints(), NcclReader()
+    for batch in batches:
+        for line in batch:
+            text = clean_line(decode(line[:LINE_CAP_BYTES]))
+            reader.feed(text)
+            hints.note(text)
+        nccl.feed(line for line in batch if b" NCCL " in line or b"ProcessGroupNCCL" in line)
+    nccl.finish()
     ready = _is_ready(reader, hints)
     findings = tuple(_findings(reader, ready))
     return Report(
@@ -60,7 +65,7 @@ def report_vllm_log(lines: Iterable[str], *, cut: bool = False) -> Report:
         verdict=_verdict(reader, ready),
         summary=_summary(reader, ready),
         findings=findings,
-        values=_values(reader, hints, ready),
+        values=_values(reader, hints, ready) | _nccl_values(nccl),
         unread=tuple(reader.unread),
     )
 
@@ -213,6 +218,24 @@ def _failure_values(reader: PhaseReader, hints: _Hints) -> dict[str, Any]:
         "cancelled_at": _after(cancelled, "CANCELLED AT ", 19),
         "host": _between(cancelled, " ON ", " CANCELLED"),
     }
+
+
+def _nccl_values(nccl: NcclReader) -> dict[str, Any]:
+    """Return the part of an NCCL reading that belongs to an engine's start."""
+    if not nccl.nccl_lines:
+        return {}
+    read = report_read(nccl).values
+    names = (
+        "nranks",
+        "hosts",
+        "rank_seen",
+        "channels",
+        "transport",
+        "transports",
+        "network",
+        "gdr",
+    )
+    return {name: read[name] for name in names} | {"nccl_event": read["event"]}
 
 
 _ERROR_WORDS = {

@@ -1,0 +1,281 @@
+"""What pasted NCCL and watchdog lines say: transports, who finished set-up, and what broke."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from fleet.readings.nccl_log import NcclReader
+from fleet.readings.nccl_log.channels import ChannelUse
+from fleet.readings.nccl_log.events import NcclEvent
+from fleet.readings.report import Finding, Report, Verdict
+from fleet.readings.verdicts.nccl_watchdog import watchdog_findings, watchdog_values
+
+_ADVICE = {
+    "ib_completion_error": "look at the rail and its peer",
+    "shm_full": "raise /dev/shm (--shm-size, --ipc=host, or a memory volume)",
+    "nccl_version_mismatch": "images differ",
+    "duplicate_rank": "two processes claim one rank: a stale process or a wrong launcher",
+    "no_net_plugin": "no network could be initialised",
+    "ibv_create_ah_failed": "the HCA list may match management ports; name HCAs exactly (=mlx5_0,..)",
+    "ibv_modify_qp_failed": "the GID index may be of the wrong kind",
+    "connect_failed": "the peer cannot be reached",
+}
+_EDGES_SHOWN = 256
+
+
+def report_nccl_log(batches: Iterable[list[bytes]], *, cut: bool = False) -> Report:
+    """Judge the lines of any number of ranks; batches keep memory small for files of gigabytes."""
+    reader = NcclReader()
+    for batch in batches:
+        reader.feed(batch)
+    reader.finish()
+    return report_read(reader, cut=cut)
+
+
+def report_read(reader: NcclReader, *, cut: bool = False) -> Report:
+    """Judge what a reader has collected."""
+    findings = tuple(_findings(reader))
+    whole = _is_whole(reader)
+    return Report(
+        kind="nccl-log",
+        form=_form(reader),
+        complete=whole and not reader.torn_count and not cut,
+        verdict=_verdict(reader, findings, whole),
+        summary=_summary(reader, findings),
+        findings=findings,
+        values=_values(reader),
+        unread=tuple(sorted({*reader.unread, *reader.torn_lines})),
+    )
+
+
+def root_event(reader: NcclReader) -> NcclEvent | None:
+    """Return the first event that nothing else explains, errors before warnings."""
+    for wanted in ("error", "warn"):
+        for event in reader.events:
+            if event.severity == wanted and not event.is_echo:
+                return event
+    return reader.events[0] if reader.events else None
+
+
+def _form(reader: NcclReader) -> str:
+    if reader.watchdog.timeouts or reader.watchdog.progress:
+        return "watchdog"
+    if reader.ras.missing:
+        return "flight-recorder"
+    if reader.ras.values:
+        return "ras"
+    if reader.nccl_lines:
+        return "nccl"
+    return "exception" if reader.events else "none"
+
+
+def _is_whole(reader: NcclReader) -> bool:
+    """Whether each communicator that began was seen to end on all of its ranks."""
+    comms = reader.setup.comms.values()
+    done = [c for c in comms if not c.missing or len(c.destroyed) == c.nranks]
+    return bool(done) and len(done) == len(comms)
+
+
+def _verdict(reader: NcclReader, findings: tuple[Finding, ...], whole: bool) -> Verdict:
+    if any(f.severity == "error" for f in findings):
+        return "fail"
+    return "pass" if whole and not reader.torn_count else "unknown"
+
+
+def _findings(reader: NcclReader) -> Iterator[Finding]:
+    yield from watchdog_findings(reader.watchdog)
+    yield from _ras_findings(reader)
+    yield from _event_findings(reader)
+    yield from _init_findings(reader)
+    setup = reader.setup
+    if setup.connect_retries:
+        text = f"{setup.connect_retries} connection attempts timed out and were tried again"
+        yield Finding("connect_timeout_retry", "warn", text)
+    if setup.bad_interface:
+        text = f"{setup.bad_interface} is an interface of containers; other nodes cannot reach it"
+        yield Finding("bad_interface", "warn", text)
+    if _uses_socket(reader):
+        text = "NET/Socket is the network: no RDMA between nodes (harmless on a single node)"
+        yield Finding("socket_network", "warn", text)
+
+
+def _event_findings(reader: NcclReader) -> Iterator[Finding]:
+    root = root_event(reader)
+    named: dict[str, list[NcclEvent]] = {}
+    for event in reader.events:
+        named.setdefault("echo" if event.is_echo else event.name, []).append(event)
+    for name, events in named.items():
+        first = events[0]
+        advice = _ADVICE.get(first.name)
+        lines = tuple(e.line for e in events)
+        if name == "echo" and first is not root:
+            text = f"{len(events)} lines that follow from other events: {first.text[:160]}"
+            yield Finding("consequence", "info", text, lines)
+            continue
+        text = first.text[:240] + (f" ({advice})" if advice else "")
+        yield Finding(first.name, first.severity, text, lines)
+
+
+def _ras_findings(reader: NcclReader) -> Iterator[Finding]:
+    ras, lines = reader.ras, tuple(reader.ras.lines)
+    if ras.values.get("event") == "PEER_DEAD":
+        text = f"process {ras.values.get('process')} on {ras.values.get('node')} is dead"
+        yield Finding("peer_dead", "error", text, lines)
+    error = ras.values.get("error")
+    if error == "MISMATCH":
+        text = "ranks differ in their counts; by one operation this is skew, not a fault"
+        yield Finding("ras_mismatch", "warn", text, lines)
+    elif error:
+        text = f"communicator is {error}; missing rank {ras.values.get('missing_rank', 'unknown')}"
+        yield Finding("ras_incomplete", "error", text, lines)
+    for row in ras.missing[:64]:
+        text = f"group {row['pgid']}: ranks {row['ranks']} did not enter {row['op']}"
+        yield Finding("missing_ranks", "error", text, lines)
+
+
+def _init_findings(reader: NcclReader) -> Iterator[Finding]:
+    for key, comm in list(reader.setup.comms.items())[:64]:
+        stuck = sorted(comm.started - comm.completed)
+        if stuck and comm.completed:
+            text = f"communicator {key}: ranks {stuck[:32]} started and did not finish"
+            yield Finding("init_unfinished", "warn", text)
+        if comm.completed and comm.missing:
+            seen = len(comm.completed)
+            text = f"communicator {key}: {seen} of {comm.nranks} ranks finished in this text"
+            yield Finding("init_partial", "info", text)
+
+
+def _uses_socket(reader: NcclReader) -> bool:
+    return "Socket" in reader.setup.networks or any(
+        name.startswith("NET/Socket") for name in reader.transport_counts()
+    )
+
+
+def _summary(reader: NcclReader, findings: tuple[Finding, ...]) -> str:
+    errors = [f for f in findings if f.severity == "error"]
+    if errors:
+        return f"{errors[0].text[:240]}"
+    ends = [(len(c.completed), c.nranks) for c in reader.setup.comms.values() if c.completed]
+    if ends:
+        done, of = sum(d for d, _ in ends), sum(n for _, n in ends)
+        return f"Set-up finished on {done} of {of} ranks of {len(ends)} communicators."
+    if any(c.destroyed for c in reader.setup.comms.values()):
+        return "Orderly teardown."
+    if reader.nccl_lines:
+        return "NCCL lines without an error; set-up is not complete in this text."
+    return "No NCCL or watchdog message in this text."
+
+
+def _values(reader: NcclReader) -> dict[str, Any]:
+    values = _setup_values(reader) | _transport_values(reader)
+    values["hosts"] = reader.hosts[:_EDGES_SHOWN]
+    values["lines"] = reader.lines
+    values["unread_count"] = reader.unread_count
+    values["torn_lines"] = reader.torn_count
+    values |= _event_values(reader)
+    values |= watchdog_values(reader.watchdog)
+    if reader.ras.missing:
+        values["missing"] = reader.ras.missing
+    return values | reader.ras.values
+
+
+def _setup_values(reader: NcclReader) -> dict[str, Any]:
+    setup = reader.setup
+    comms = list(setup.comms.values())
+    completed = [r for c in comms for r in c.completed_order][:_EDGES_SHOWN]
+    destroyed = [r for c in comms for r in c.destroyed_order][:_EDGES_SHOWN]
+    started = sorted({r for c in comms for r in c.started})
+    return {
+        "network": next(iter(setup.networks), None),
+        "networks": list(setup.networks),
+        "link": next(iter(sorted(setup.links)), None),
+        "hcas": setup.hcas,
+        "oob": setup.oob,
+        "interfaces": len(setup.interfaces),
+        "interface_names": setup.interfaces,
+        "bootstrap_if": setup.bootstrap_if,
+        "bad_interface": setup.bad_interface,
+        "plugin_error": setup.plugin_error,
+        "no_ib_hosts": sorted(setup.hosts_without_ib),
+        "cuda_driver": setup.cuda_driver,
+        "nccl": setup.nccl,
+        "cuda": setup.cuda,
+        "nvls": setup.nvls,
+        "nvls_channels": setup.nvls_channels,
+        "channels": setup.channels or setup.coll_channels,
+        "nranks": setup.nranks,
+        "nnodes": setup.nnodes,
+        "local_ranks": setup.local_ranks,
+        "mnnvl": setup.mnnvl,
+        "ranks_complete_seen": completed,
+        "ranks_started": started[:_EDGES_SHOWN],
+        "ranks_missing": {
+            key: sorted(c.missing)[:64] for key, c in setup.comms.items() if c.completed
+        },
+        "rank": started[0] if len(started) == 1 else None,
+        "rank_seen": setup.rank_seen,
+        "ranks": destroyed,
+        "init_s": setup.init_s,
+        "settings": setup.settings,
+    }
+
+
+def _transport_values(reader: NcclReader) -> dict[str, Any]:
+    counts = reader.transport_counts()
+    uses = [ChannelUse(0, a, b, t) for a, b, t in reader.edges]
+    inside = sorted({u.transport for u in uses if not u.is_network})
+    outside = sorted({u.transport for u in uses if u.is_network})
+    gdr = [u.has_gdr for u in uses if u.family == "NET/IB"]
+    return {
+        "transport_counts": counts,
+        "transports": {"intra": _one(inside), "inter": _one(outside)},
+        "transport": _one([*inside, *outside]),
+        "intra": _one(sorted({t.split("/")[0] for t in inside})),
+        "gdr": all(gdr) if gdr else reader.setup.ring_gdr,
+        "edges": [f"{u.source}-{u.target}" for u in uses[:_EDGES_SHOWN]],
+        "edge_transports": [f"{u.source}-{u.target} {u.transport}" for u in uses[:_EDGES_SHOWN]],
+        "cards": [
+            {"host": s.host, "gpu": s.gpu, "transports": s.transports, "warnings": s.warnings}
+            for s in list(reader.seats.values())[:_EDGES_SHOWN]
+        ],
+    }
+
+
+def _one(names: list[str]) -> str | list[str] | None:
+    return names[0] if len(names) == 1 else (names or None)
+
+
+def _event_values(reader: NcclReader) -> dict[str, Any]:
+    root = root_event(reader)
+    if root is None:
+        if reader.setup.connect_retries:
+            count = reader.setup.connect_retries
+            return {"event": "connect_timeout_retry", "count": count, "severity": "pre-failure"}
+        if any(c.destroyed for c in reader.setup.comms.values()):
+            return {"event": "destroy_complete", "severity": "normal"}
+        return {"event": None}
+    fields: dict[str, Any] = {}
+    for event in reader.events:
+        if event.name == root.name:
+            fields |= event.fields
+    echoes = sum(1 for e in reader.events if e.is_echo)
+    told: dict[str, Any] = {
+        "event": root.name,
+        "event_counts": reader.event_counts,
+        "host": root.host,
+        "gpu": root.gpu,
+        "time": root.said_at,
+        "root_line": root.line,
+        "consequences": echoes,
+        **fields,
+    }
+    if root.name == "connect_failed" and "port" in fields:
+        told["peer"] = f"{fields['peer']}:{fields['port']}"
+    if all(e.name == "ignored_setting" for e in reader.events):
+        told["warn_severity"] = "config, not fatal"
+    if root.name == "no_ibverbs":
+        told["cause"] = "libibverbs.so not in image"
+    if any("unhandled system error" in e.text for e in reader.events):
+        told["class"] = "unhandled system error"
+    return told

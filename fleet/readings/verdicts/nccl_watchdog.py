@@ -1,0 +1,88 @@
+"""What torch's watchdog lines say together: who waited, for what, and who was behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fleet.readings.nccl_log.watchdog import Timeout, WatchdogLog
+from fleet.readings.report import Finding
+
+
+def watchdog_findings(log: WatchdogLog) -> Iterator[Finding]:
+    """Tell time-outs once, then divergence and ranks behind by group."""
+    timeouts = list(log.timeouts.values())
+    if timeouts:
+        yield Finding("watchdog_timeout", "error", _words(timeouts), _lines(timeouts))
+    ops = {(t.group, t.seq): set[str]() for t in timeouts}
+    for timeout in timeouts:
+        ops[timeout.group, timeout.seq].add(timeout.op)
+    for (_, seq), names in ops.items():
+        if len(names) > 1:
+            text = f"at sequence {seq} ranks ran different operations: {', '.join(sorted(names))}"
+            yield Finding("divergence", "error", text, _lines(timeouts))
+    for group, ranks in log.behind().items():
+        text = f"group {group}: ranks {ranks[:32]} had entered fewer operations than the others"
+        yield Finding("ranks_behind", "warn", text.replace("group None: ", ""))
+    if log.repeated:
+        text = f"{log.repeated} more lines of other ranks are hidden as repeated"
+        yield Finding("ranks_hidden", "warn", text)
+
+
+def watchdog_values(log: WatchdogLog) -> dict[str, Any]:
+    """Return the values of the first time-out, and the state of all ranks."""
+    timeouts = list(log.timeouts.values())
+    progress = list(log.progress.values())
+    if not timeouts and not progress:
+        return {}
+    ranks = [t.rank for t in timeouts] + [p.rank for p in progress]
+    seen = list(dict.fromkeys(r for r in ranks if r is not None))
+    values: dict[str, Any] = {
+        "event": "watchdog_timeout",
+        "ranks": seen[:1024],
+        "rank": seen[0] if len(seen) == 1 else None,
+        "ranks_behind": {str(g): r for g, r in log.behind().items()},
+        "repeated": log.repeated or None,
+        "last_enqueued": _same([p.enqueued for p in progress]),
+        "last_completed": _same([p.completed for p in progress]),
+    }
+    if not timeouts:
+        return values
+    first = timeouts[0]
+    return values | {
+        "seq": _same([t.seq for t in timeouts]),
+        "op": _same([t.op for t in timeouts]),
+        "numel": first.numel_in,
+        "numel_out": first.numel_out,
+        "timeout_ms": first.timeout_ms,
+        "world_from_numel": _ratio(first),
+    }
+
+
+def _words(timeouts: list[Timeout]) -> str:
+    seqs = sorted({t.seq for t in timeouts})
+    who = ", ".join(str(t.rank) for t in timeouts[:32])
+    if len(seqs) == 1:
+        return (
+            f"ranks {who} waited {timeouts[0].timeout_ms} ms for {timeouts[0].op} {seqs[0]}: "
+            "the same operation on all, so a peer or a link is slow or hung"
+        )
+    return f"ranks {who} waited for different operations ({seqs[0]} to {seqs[-1]})"
+
+
+def _lines(timeouts: list[Timeout]) -> tuple[int, ...]:
+    return tuple(t.line for t in timeouts)
+
+
+def _same(values: list[Any]) -> Any:
+    """Return the one value, or all of them by first telling when ranks differ."""
+    told = list(dict.fromkeys(v for v in values if v is not None))
+    return told[0] if len(told) == 1 else (told or None)
+
+
+def _ratio(timeout: Timeout) -> int | None:
+    """An all-gather's output is its input times the ranks."""
+    if "ALLGATHER" not in timeout.op.upper() or not timeout.numel_in:
+        return None
+    whole, rest = divmod(timeout.numel_out, timeout.numel_in)
+    return whole if rest == 0 else None
