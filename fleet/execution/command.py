@@ -76,7 +76,13 @@ class Command(models.Model):
     heartbeat_at = models.DateTimeField(null=True)
     cancel_requested_at = models.DateTimeField(null=True)
     due_at = models.DateTimeField(help_text="not before; the database's clock")
+    expires_at = models.DateTimeField(
+        null=True, help_text="not begun after it; null: never given up (a stop)"
+    )
     enqueued_at = models.DateTimeField(null=True)
+    sent_at = models.DateTimeField(
+        null=True, help_text="since when its effect may have happened on the node"
+    )
     created_at = models.DateTimeField(auto_now_add=True)
     claimed_at = models.DateTimeField(null=True)
     settled_at = models.DateTimeField(null=True)

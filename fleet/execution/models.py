@@ -2,6 +2,7 @@
 
 from fleet.execution.command import Command, CommandOutput, Subject
 from fleet.execution.host import Host, Lease
+from fleet.execution.orphan import Orphan
 from fleet.execution.stream import LogChunk, LogStream, Scrape
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "Lease",
     "LogChunk",
     "LogStream",
+    "Orphan",
     "Scrape",
     "Subject",
 ]
