@@ -67,8 +67,8 @@ class TestServices:
         self._launch(database.argv(), stop_signal=2, user=database.user)
         self._launch(cache.argv(), stop_signal=15)
         postgres.wait_until_it_answers(database.url_of("postgres"), timeout_s=_READY_WITHIN_S)
-        redis.wait_until_it_answers(cache, timeout_s=_READY_WITHIN_S)
-        postgres.create_database(database)
+        redis.wait_until_it_answers(cache.url, timeout_s=_READY_WITHIN_S)
+        postgres.create_database(database.url_of("postgres"), "console")
         for holder in self._held:
             holder.close()
 

@@ -170,33 +170,35 @@ def _run_initdb(server: Postgres, places_options: list[str]) -> None:
         raise PostgresError(f"initdb ended with {done.returncode}: {done.stderr.strip()[-600:]}")
 
 
-def answers(url: str) -> bool:
-    """Tell whether a real query is answered; False while the server still starts."""
+def find_problem(url: str) -> str:
+    """Send a real query; return what went wrong, empty when it was answered."""
     import psycopg
 
     try:
         with psycopg.connect(url, connect_timeout=5) as connection:
             connection.execute("SELECT 1")
-    except psycopg.OperationalError:
-        return False
-    return True
+    except psycopg.OperationalError as problem:
+        return " ".join(str(problem).split()) or "no answer"
+    return ""
 
 
-def create_database(server: Postgres, name: str = "console") -> None:
-    """Create the database unless it is there."""
+def create_database(server_url: str, name: str) -> None:
+    """Create the database unless it is there; `server_url` names another one of the same server."""
     import psycopg
     from psycopg import sql
 
-    with psycopg.connect(server.url_of("postgres"), autocommit=True) as connection:
+    with psycopg.connect(server_url, autocommit=True) as connection:
         known = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name])
         if not known.fetchone():
             connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
 
 
 def wait_until_it_answers(url: str, *, timeout_s: float) -> None:
-    """Poll until the server answers, for callers without a loop. Raises `PostgresError`."""
+    """Poll until the server answers. Raises `PostgresError` with its last words."""
     deadline = time.monotonic() + timeout_s
-    while not answers(url):
+    while problem := find_problem(url):
         if time.monotonic() > deadline:
-            raise PostgresError(f"PostgreSQL was expected to answer within {timeout_s:.0f} s")
+            raise PostgresError(
+                f"PostgreSQL was expected to answer within {timeout_s:.0f} s, found: {problem}"
+            )
         time.sleep(0.05)

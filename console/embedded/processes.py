@@ -23,6 +23,12 @@ def manage_task(name: str, *words: str) -> Service:
     return Service(name, [*_MANAGE, *words], wave=_CONSOLE_WAVE, is_task=True)
 
 
+def await_servers_task(is_embedded: bool) -> Service:
+    argv = [sys.executable, "-m", "console.embedded.await_servers"]
+    env = {"DATABASE_IS_EMBEDDED": "1" if is_embedded else "0"}
+    return Service("servers", argv, wave=_CONSOLE_WAVE, is_task=True, env=env)
+
+
 def postgres_service(server: Postgres) -> Service:
     # SIGINT is the fast stop; SIGTERM would wait for the clients.
     return Service(

@@ -5,7 +5,6 @@ on PATH.
 import platform
 import re
 import shutil
-import socket
 import subprocess
 import time
 from dataclasses import dataclass
@@ -83,38 +82,24 @@ def server_version(binary: Path) -> tuple[int, int]:
     return (int(found.group(1)), int(found.group(2))) if found else (0, 0)
 
 
-def answers(port: int, password: str) -> bool:
-    """Tell whether the embedded server answers PING; False while it still loads its file."""
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
-            connection.sendall(f"AUTH {password}\r\nPING\r\nQUIT\r\n".encode())
-            answer = b""
-            while chunk := connection.recv(256):
-                answer += chunk
-    except OSError:
-        return False
-    return b"+PONG" in answer
-
-
-def url_answers(url: str) -> bool:
-    """Tell whether a server that is not ours answers; it may use TLS or other means, so the client
-    library asks.
-    """
+def find_problem(url: str) -> str:
+    """Send a PING; return what went wrong, empty when it was answered."""
     import redis
 
     try:
         with redis.Redis.from_url(url, socket_connect_timeout=5, socket_timeout=5) as client:
-            return bool(client.ping())
-    except redis.RedisError:
-        return False
+            client.ping()
+    except redis.RedisError as problem:
+        return " ".join(str(problem).split()) or "no answer"
+    return ""
 
 
-def wait_until_it_answers(server: Redis, *, timeout_s: float) -> None:
-    """Poll until the server answers. Raises `RedisError`. For callers without a loop of their own."""
+def wait_until_it_answers(url: str, *, timeout_s: float) -> None:
+    """Poll until the server answers. Raises `RedisError` with its last words."""
     deadline = time.monotonic() + timeout_s
-    while not answers(server.port, server.password):
+    while problem := find_problem(url):
         if time.monotonic() > deadline:
             raise RedisError(
-                f"{server.binary.name} was expected to answer within {timeout_s:.0f} s and did not"
+                f"Redis was expected to answer within {timeout_s:.0f} s, found: {problem}"
             )
-        time.sleep(0.02)
+        time.sleep(0.05)

@@ -1,5 +1,6 @@
 """The whole console on one machine: what `make up` runs. Starts and ends processes; knows no product rule."""
 
+import contextlib
 import os
 import secrets
 import signal
@@ -111,42 +112,31 @@ class Console:
             self._supervisor.start(processes.manage_task("launch", "launch_lab"))
 
     def _start_servers(self) -> None:
-        """Start or find database and cache; their addresses become part of every later child's environment."""
-        self._env["DATABASE_URL"] = self._options.database_url or self._start_postgres()
-        self._env["REDIS_URL"] = self._options.redis_url or self._start_redis()
-        url = self._env["DATABASE_URL"]
-        self._supervisor.wait_ready(
-            "postgres", lambda: postgres.answers(url), timeout_s=_READY_WITHIN_S
-        )
-        if self._options.redis_url:
-            self._supervisor.wait_ready("redis", lambda: redis.url_answers(self._options.redis_url))
-        self._supervisor.extend_env(
-            {name: self._env[name] for name in ("DATABASE_URL", "REDIS_URL")}
-        )
+        """Start or find database and cache; every later child gets their addresses."""
+        with contextlib.ExitStack() as reserved:
+            self._env["DATABASE_URL"] = self._options.database_url or self._start_postgres(reserved)
+            self._env["REDIS_URL"] = self._options.redis_url or self._start_redis(reserved)
+            found = {name: self._env[name] for name in ("DATABASE_URL", "REDIS_URL")}
+            self._supervisor.extend_env(found)
+            is_embedded = not self._options.database_url
+            self._supervisor.run_once(processes.await_servers_task(is_embedded))
 
-    def _start_postgres(self) -> str:
+    def _start_postgres(self, reserved: contextlib.ExitStack) -> str:
         home = places.server_home(self._options.state_dir, "postgres", for_nobody=True)
-        reserved, port = ports.reserve_port()
+        holder, port = ports.reserve_port()
+        reserved.enter_context(holder)
         password = places.secret_file(self._options.state_dir / "postgres-password")
         server = postgres.prepare(home, port, password)
-        with reserved:
-            self._supervisor.start(processes.postgres_service(server))
-            probe = server.url_of("postgres")
-            self._supervisor.wait_ready(
-                "postgres", lambda: postgres.answers(probe), timeout_s=_READY_WITHIN_S
-            )
-        postgres.create_database(server)
+        self._supervisor.start(processes.postgres_service(server))
         return server.url
 
-    def _start_redis(self) -> str:
+    def _start_redis(self, reserved: contextlib.ExitStack) -> str:
         home = places.server_home(self._options.state_dir, "valkey")
-        reserved, port = ports.reserve_port()
-        server = redis.prepare(
-            home, port, places.secret_file(self._options.state_dir / "valkey-password")
-        )
-        with reserved:
-            self._supervisor.start(processes.redis_service(server))
-            self._supervisor.wait_ready("valkey", lambda: redis.answers(port, server.password))
+        holder, port = ports.reserve_port()
+        reserved.enter_context(holder)
+        password = places.secret_file(self._options.state_dir / "valkey-password")
+        server = redis.prepare(home, port, password)
+        self._supervisor.start(processes.redis_service(server))
         return server.url
 
     def _write_note(self) -> None:

@@ -1,4 +1,4 @@
-"""Owns the rehearsal lab while the console runs: up, wait for a signal, down. Its directory stays for the next start."""
+"""Owns the rehearsal lab while the console runs: up, wait, down. Its directory stays for the next start."""
 
 import signal
 import sys

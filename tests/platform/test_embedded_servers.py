@@ -74,14 +74,15 @@ def test_strangers_on_this_machine_need_the_password(servers):
     url = os.environ["DATABASE_URL"].replace(servers.password, "wrong")
     with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
         psycopg.connect(url)
-    assert not redis.answers(servers.redis_port, "wrong")
+    wrong = os.environ["REDIS_URL"].replace(servers.password, "wrong")
+    assert "password" in redis.find_problem(wrong)
 
 
 def test_a_second_pair_of_servers_runs_beside_the_first():
     other = TestServices()
     try:
         other.start()
-        assert postgres.answers(other.environment()["DATABASE_URL"])
+        assert postgres.find_problem(other.environment()["DATABASE_URL"]) == ""
     finally:
         left = other.stop()
         other.remove()
