@@ -7,6 +7,7 @@ node's state: that is the lab's command line.
 
 import contextlib
 import ctypes
+import glob
 import json
 import os
 import selectors
@@ -120,6 +121,7 @@ class Keeper:
     def end_everything(self) -> dict[int, int]:
         """End all descendants and everything marked with this lab; return what is left."""
         own = os.getpid()
+        pids = glob.glob(os.path.join(glob.escape(self.lab), "nodes", "*", "pids"))
 
         def living() -> dict[int, int]:
             self.reap()
@@ -127,7 +129,7 @@ class Keeper:
             found.pop(own, None)
             return found
 
-        return procs.end_all(living)
+        return procs.cut_power(pids, living)
 
 
 def become_keeper(ready: int) -> None:

@@ -94,6 +94,6 @@ def end_strays(lab: Path) -> None:
             found.update(recorded)
         return found
 
-    left = procs.end_all(living)
+    left = procs.cut_power(directories, living)
     if left:
         raise LabError(f"processes {sorted(left)} of the lab cannot be ended; look at /proc")

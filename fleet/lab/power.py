@@ -67,7 +67,9 @@ def kill_listener(node_dir: Path) -> None:
 
 def kill_node(host: NodeHost) -> None:
     """Kill every process of the node, the SSH daemons last, as a power cut would."""
-    kill_until_gone(lambda: commands(host))
+    left = procs.cut_power([str(host.directory / "pids")], lambda: commands(host))
+    if left:
+        raise LabError(f"processes {sorted(left)} cannot be killed; look at /proc/PID/stat")
     kill_until_gone(lambda: sessions(host.directory))
     kill_listener(host.directory)
     for stale in (host.directory / "pids").iterdir():
@@ -76,7 +78,7 @@ def kill_node(host: NodeHost) -> None:
 
 def kill_until_gone(living) -> None:
     """KILL what `living()` returns until it returns nothing; LabError after 6 s."""
-    left = procs.end_all(living, grace_s=0.0)
+    left = procs.kill_all(living)
     if left:
         raise LabError(f"processes {sorted(left)} cannot be killed; look at /proc/PID/stat")
 

@@ -12,12 +12,14 @@ import sys
 import time
 
 directory = sys.argv[1]
-config = json.load(open(f"{directory}/config.json"))
+with open(f"{directory}/config.json") as file:
+    config = json.load(file)
 stopping = []
 
 
 def ticks(pid):
-    return int(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[19])
+    with open(f"/proc/{pid}/stat") as file:
+        return int(file.read().rpartition(")")[2].split()[19])
 
 
 def write(name, value):

@@ -60,6 +60,7 @@ function field(object, key,   text) {
   return text
 }
 function lives(object, pid_key, ticks_key,   stat, parts) {
+  if (field(object, pid_key) == "") return 0
   stat = read_line("/proc/" field(object, pid_key) "/stat")
   sub(/^.*\) /, "", stat)
   split(stat, parts, " ")
