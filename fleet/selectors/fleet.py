@@ -169,9 +169,7 @@ def pools_seen() -> list[PoolSeen]:
         "promised_units",
         ArraySubquery(units),
     ).order_by("position", "slug")
-    return [
-        PoolSeen(*row[:9], sorted((_unit(u) for u in row[9]), key=_natural)) for row in rows
-    ]
+    return [PoolSeen(*row[:9], sorted((_unit(u) for u in row[9]), key=_natural)) for row in rows]
 
 
 def _unit(row: dict[str, Any]) -> UnitSeen:

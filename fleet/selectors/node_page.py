@@ -46,9 +46,13 @@ def node_seen(name: str) -> NodeSeen | None:
     )
     if node is None:
         return None
-    seat = Member.objects.select_related("replica__pool").filter(node=node, released_at=None).first()
+    seat = (
+        Member.objects.select_related("replica__pool").filter(node=node, released_at=None).first()
+    )
     probes = NodeProbe.objects.select_related("run__requested_by", "command").filter(node=node)
-    change = KeyChange.objects.select_related("requested_by").filter(host_id=node.pk, closed_at=None)
+    change = KeyChange.objects.select_related("requested_by").filter(
+        host_id=node.pk, closed_at=None
+    )
     history = TrailEntry.objects.filter(object_kind="node", object_id=name).order_by("-id")
     return NodeSeen(
         node=node,

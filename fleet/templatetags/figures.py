@@ -40,9 +40,7 @@ def moment_text(moment: datetime, now: datetime | None = None) -> str:
 
 def both_zones(moment: datetime) -> str:
     local, utc = timezone.localtime(moment), moment.astimezone(UTC)
-    return (
-        f"{_day(local)} {local:%H:%M:%S} {zone_name(local)} · {_day(utc)} {utc:%H:%M:%S} UTC"
-    )
+    return f"{_day(local)} {local:%H:%M:%S} {zone_name(local)} · {_day(utc)} {utc:%H:%M:%S} UTC"
 
 
 @register.simple_tag

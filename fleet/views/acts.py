@@ -17,9 +17,9 @@ from django.utils.translation import ngettext
 from django.views.decorators.http import require_POST
 
 from fleet.models import Hold, KeyChange, Node
+from fleet.rules.refusals import Refused
 from fleet.selectors.nodes import nodes_selected
 from fleet.services import brake, holds, hosts, probes
-from fleet.rules.refusals import Refused
 from fleet.services.trail import actor_of
 
 HOURS_MAX = 24 * 90

@@ -32,7 +32,9 @@ class Item:
     links: tuple[Link, ...] = field(default_factory=tuple)
 
 
-def attention_items(rows: list[NodeRow], pools: list[PoolSeen], control: ControlState) -> list[Item]:
+def attention_items(
+    rows: list[NodeRow], pools: list[PoolSeen], control: ControlState
+) -> list[Item]:
     """Build every line; the page shows the first MOST and counts the rest."""
     return [*_console(control), *_units(pools), *_nodes(rows), *_unprobed(rows)]
 
@@ -74,7 +76,9 @@ def _units(pools: list[PoolSeen]) -> Iterator[Item]:
                 continue
             links = [Link(_("Unit"), reverse("replica", args=[unit.name]))]
             if unit.generation:
-                links.append(Link(_("Launch"), reverse("launch", args=[unit.name, unit.generation])))
+                links.append(
+                    Link(_("Launch"), reverse("launch", args=[unit.name, unit.generation]))
+                )
                 links.append(Link(_("Log"), reverse("log", args=[unit.name, unit.generation])))
             title = _("%(unit)s, generation %(n)d") % {"unit": unit.name, "n": unit.generation}
             yield Item(_failed(), title, said(unit.explanation, _), tuple(links))
@@ -98,7 +102,9 @@ def _nodes(rows: list[NodeRow]) -> Iterator[Item]:
         found = [row for row in rows if row.name not in seen and is_so(row)]
         seen.update(row.name for row in found)
         if found:
-            yield Item(mark, title % {"nodes": _names(found)}, detail or _detail(found), _links(found))
+            yield Item(
+                mark, title % {"nodes": _names(found)}, detail or _detail(found), _links(found)
+            )
 
 
 def _names(rows: list[NodeRow]) -> str:
@@ -106,7 +112,10 @@ def _names(rows: list[NodeRow]) -> str:
     rest = len(rows) - NAMED
     if rest <= 0:
         return named
-    return ngettext("%(named)s and %(n)d more", "%(named)s and %(n)d more", rest) % {"named": named, "n": rest}
+    return ngettext("%(named)s and %(n)d more", "%(named)s and %(n)d more", rest) % {
+        "named": named,
+        "n": rest,
+    }
 
 
 def _detail(rows: list[NodeRow]) -> str:
@@ -125,7 +134,9 @@ def _links(rows: list[NodeRow]) -> tuple[Link, ...]:
 def _unprobed(rows: list[NodeRow]) -> Iterator[Item]:
     count = sum(1 for row in rows if row.probed_at is None)
     if count:
-        title = ngettext("%(n)d node was never probed", "%(n)d nodes were never probed", count) % {"n": count}
+        title = ngettext("%(n)d node was never probed", "%(n)d nodes were never probed", count) % {
+            "n": count
+        }
         yield Item(
             Mark(IDLE, "unk", _("Unknown")),
             title,

@@ -18,7 +18,6 @@ from django.views.decorators.http import require_safe
 from fleet.marks import CRIT, HOLD, OK, Mark
 from fleet.models import TrailEntry
 from fleet.rules.message import said
-from fleet.selectors.trail_chain import Verified, trail_verify
 from fleet.selectors.trail_page import (
     KINDS,
     SealState,
@@ -29,6 +28,7 @@ from fleet.selectors.trail_page import (
     trail_choices,
     trail_page,
 )
+from fleet.services.trail_chain import Verified, trail_verify
 from fleet.views.parts import render_page
 
 COLUMNS = (
@@ -45,7 +45,9 @@ def audit(request: HttpRequest) -> HttpResponse:
     if request.GET.get("format") == "csv":
         return _csv(wanted)
     before = request.GET.get("before", "")
-    entries, has_older = trail_page(wanted, int(before) if before.isascii() and before.isdigit() else None)
+    entries, has_older = trail_page(
+        wanted, int(before) if before.isascii() and before.isdigit() else None
+    )
     seal = seal_state()
     verified = trail_verify() if request.GET.get("check") else None
     context = {
@@ -109,7 +111,9 @@ def _seal_mark(seal: SealState) -> Mark:
 def _verified_mark(verified: Verified) -> Mark:
     if not verified.is_whole:
         return Mark(CRIT, "crit", _("The chain is broken"))
-    return Mark(OK, "ok", _("Chain whole to entry %(entry)s") % {"entry": f"{verified.entry_id or 0:,}"})
+    return Mark(
+        OK, "ok", _("Chain whole to entry %(entry)s") % {"entry": f"{verified.entry_id or 0:,}"}
+    )
 
 
 def _row(entry: TrailEntry) -> dict[str, Any]:

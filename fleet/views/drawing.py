@@ -82,7 +82,9 @@ def _group(rows: list[NodeRow], group_by: str, cut: int, is_full: bool) -> MapGr
         lines = [[_row(row, cut, is_full) for row in rows]]
     else:
         key, title = f"leaf-{first.leaf}", _("Leaf %(number)s") % {"number": first.leaf}
-        detail = ngettext("rack %(names)s", "racks %(names)s", len(racks)) % {"names": ", ".join(racks)}
+        detail = ngettext("rack %(names)s", "racks %(names)s", len(racks)) % {
+            "names": ", ".join(racks)
+        }
         lines = [
             [_row(row, cut, is_full) for row in some]
             for _rack, some in groupby(rows, key=lambda row: row.rack)

@@ -55,7 +55,9 @@ def node(request: HttpRequest, name: str) -> HttpResponse:
         "may_hold": may(request.user, "hold-add", pool),
         "may_key": may(request.user, "host-key"),
     }
-    return render_page(request, "fleet/node.html", context, parts={"node-live": "fleet/_node_live.html"})
+    return render_page(
+        request, "fleet/node.html", context, parts={"node-live": "fleet/_node_live.html"}
+    )
 
 
 @require_safe
@@ -140,7 +142,9 @@ def _probe(probe: Any) -> dict[str, Any]:
 def _finding(finding: Any) -> dict[str, Any]:
     if not isinstance(finding, dict):
         return {"mark": mark_of("gpu", "attention"), "text": said(str(finding), _)}
-    look = {"error": "failed", "warn": "attention", "info": "ok"}.get(finding.get("severity", ""), "unknown")
+    look = {"error": "failed", "warn": "attention", "info": "ok"}.get(
+        finding.get("severity", ""), "unknown"
+    )
     return {"mark": mark_of("gpu", look), "text": said(str(finding.get("text", "")), _)}
 
 

@@ -19,7 +19,9 @@ class SignInForm(AuthenticationForm):
     """Name and password; a wrong name and a wrong password get the same sentence."""
 
     error_messages = {
-        "invalid_login": _("Name or password is wrong. After five failures the name waits 15 minutes."),
+        "invalid_login": _(
+            "Name or password is wrong. After five failures the name waits 15 minutes."
+        ),
         "inactive": _("Name or password is wrong. After five failures the name waits 15 minutes."),
     }
 
@@ -53,7 +55,11 @@ class SignIn(LoginView):
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         context = super().get_context_data(**kwargs)
         wanted = self.get_redirect_url()
-        return {**context, "returns_to": wanted if wanted != "/" else "", "site": settings.SITE_NAME}
+        return {
+            **context,
+            "returns_to": wanted if wanted != "/" else "",
+            "site": settings.SITE_NAME,
+        }
 
 
 sign_in = SignIn.as_view()

@@ -16,7 +16,9 @@ def matrix(value: dict[str, Any] | None) -> dict[str, Any] | None:
     columns = [str(name) for name in value.get("columns", [])]
     gpus = [n for n, name in enumerate(columns) if name.startswith("GPU")]
     nics = [n for n, name in enumerate(columns) if not name.startswith("GPU")]
-    rows = [_row(row, gpus, nics) for row in value["rows"] if str(row.get("name", "")).startswith("GPU")]
+    rows = [
+        _row(row, gpus, nics) for row in value["rows"] if str(row.get("name", "")).startswith("GPU")
+    ]
     return {
         "gpus": [_short(columns[n]) for n in gpus],
         "nics": [_short(columns[n]) for n in nics],
@@ -44,4 +46,6 @@ def _cell(links: list[str], at: int) -> dict[str, str]:
 
 
 def _short(name: str) -> str:
-    return re.sub(r"^(GPU|NIC|mlx5_)", lambda found: found[1][0].upper() if found[1] != "mlx5_" else "N", name)
+    return re.sub(
+        r"^(GPU|NIC|mlx5_)", lambda found: found[1][0].upper() if found[1] != "mlx5_" else "N", name
+    )

@@ -51,9 +51,13 @@ def unit_seen(name: str) -> UnitSeen | None:
         return None
     held = Count("node__holds", filter=Q(node__holds__lifted_at=None), distinct=True)
     well = Count("node__gpus", filter=Q(node__gpus__health="ok"), distinct=True)
-    members = replica.members.filter(released_at=None).select_related("node__host", "node__rack__leaf")
+    members = replica.members.filter(released_at=None).select_related(
+        "node__host", "node__rack__leaf"
+    )
     launches = list(
-        replica.launches.select_related("release", "created_by").order_by("-generation")[:GENERATIONS_SHOWN]
+        replica.launches.select_related("release", "created_by").order_by("-generation")[
+            :GENERATIONS_SHOWN
+        ]
     )
     history = TrailEntry.objects.filter(object_kind="replica", object_id=name)
     if launches:
@@ -81,11 +85,17 @@ def _generations(launches: list[Launch]) -> list[Generation]:
             starts[pk] = Span(created[pk], start_at)
     found: dict[int, dict[str, list[Span]]] = {}
     phases = LaunchPhase.objects.filter(position__launch__in=launches)
-    for pk, name, began, ended in phases.values_list("position__launch", "name", "started_at", "ended_at"):
+    for pk, name, began, ended in phases.values_list(
+        "position__launch", "name", "started_at", "ended_at"
+    ):
         if row := ROW_OF.get(name):
             found.setdefault(pk, {}).setdefault(row, []).append(Span(began, ended))
     return [
-        Generation(launch, nodes.get(launch.pk, []), _rows(launch, found.get(launch.pk, {}), starts.get(launch.pk)))
+        Generation(
+            launch,
+            nodes.get(launch.pk, []),
+            _rows(launch, found.get(launch.pk, {}), starts.get(launch.pk)),
+        )
         for launch in launches
     ]
 
@@ -99,7 +109,9 @@ def _rows(launch: Launch, found: dict[str, list[Span]], preflight: Span | None) 
     if launch.ready_at and ends:
         rows[GOLDEN] = Span(min(max(ends), launch.ready_at), launch.ready_at)
     if end:
-        rows = {row: Span(span.started_at, min(span.ended_at or end, end)) for row, span in rows.items()}
+        rows = {
+            row: Span(span.started_at, min(span.ended_at or end, end)) for row, span in rows.items()
+        }
     return {row: rows[row] for row in ROW_ORDER if row in rows}
 
 

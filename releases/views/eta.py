@@ -45,9 +45,19 @@ def eta_drawn(launch: Launch, estimate: Estimate | None, now: datetime) -> Eta:
     if end is not None:
         return Eta(elapsed, launch.created_at, False, explanation=_end_words(launch))
     if launch.cause:
-        return Eta(elapsed, launch.created_at, True, explanation=_("It will not become ready: it is being taken down."))
+        return Eta(
+            elapsed,
+            launch.created_at,
+            True,
+            explanation=_("It will not become ready: it is being taken down."),
+        )
     if estimate is None:
-        return Eta(elapsed, launch.created_at, True, explanation=_("No earlier launch in this pool became ready, so there is no estimate."))
+        return Eta(
+            elapsed,
+            launch.created_at,
+            True,
+            explanation=_("No earlier launch in this pool became ready, so there is no estimate."),
+        )
     total = elapsed + max(estimate.high_s, 1.0)
     low, high = (now + timedelta(seconds=s) for s in (estimate.low_s, estimate.high_s))
     window = _("ready %(low)s to %(high)s") % {"low": moment_text(low), "high": moment_text(high)}
@@ -68,7 +78,11 @@ def _left_words(estimate: Estimate) -> str:
         "%(low)s to %(high)s left: p50 to p90 of %(n)d launch of this pool, each phase at its own history.",
         "%(low)s to %(high)s left: p50 to p90 of %(n)d launches of this pool, each phase at its own history.",
         estimate.launches,
-    ) % {"low": clock_span(estimate.low_s), "high": clock_span(estimate.high_s), "n": estimate.launches}
+    ) % {
+        "low": clock_span(estimate.low_s),
+        "high": clock_span(estimate.high_s),
+        "n": estimate.launches,
+    }
 
 
 def _end_words(launch: Launch) -> str:

@@ -63,7 +63,9 @@ def _row(seen: LaunchSeen, row: str, per_node: int, span: Span | None, now: date
 def done_rows(seen: LaunchSeen) -> list[str]:
     """Return the rows that every node has finished."""
     return [
-        row for row in ROW_ORDER if all(_cell(seen, place, row).look in {"ok", "wait"} for place in seen.places)
+        row
+        for row in ROW_ORDER
+        if all(_cell(seen, place, row).look in {"ok", "wait"} for place in seen.places)
     ]
 
 
@@ -75,7 +77,11 @@ def _cell(seen: LaunchSeen, place: PlaceSeen, row: str) -> Cell:
     if current == "ready" or (current and order(row) < order(current)):
         return Cell("ok")
     if row != current:
-        return Cell("ok") if row in place.rows and row not in {PREFLIGHT, GOLDEN} and _left(place, row) else Cell("")
+        return (
+            Cell("ok")
+            if row in place.rows and row not in {PREFLIGHT, GOLDEN} and _left(place, row)
+            else Cell("")
+        )
     if _is_down(launch.state, place):
         return Cell("crit")
     if launch.state in {rules.FAILED, rules.STOPPED, rules.STOPPING, rules.FREEZING}:
@@ -110,7 +116,9 @@ def _is_down(state: str, place: PlaceSeen) -> bool:
 
 def _percent(place: PlaceSeen, row: str) -> int | None:
     facts = place.place.reader_state
-    pair = facts.get("shards") if row == "load" else facts.get("shapes") if row == "capture" else None
+    pair = (
+        facts.get("shards") if row == "load" else facts.get("shapes") if row == "capture" else None
+    )
     if not pair or len(pair) != 2 or not pair[1]:
         return None
     return min(100, round(100 * pair[0] / pair[1]))

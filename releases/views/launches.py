@@ -14,7 +14,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from fleet.models import Replica
 from fleet.rules.message import said
 from fleet.rules.policy import may
-from fleet.services.refusals import Conflict, Refused
+from fleet.rules.refusals import Conflict, Refused
 from fleet.services.trail import actor_of
 from fleet.views.parts import render_page
 from releases.marks import launch_mark
@@ -57,7 +57,9 @@ def launch_plan(request: HttpRequest, name: str) -> HttpResponse:
         "generation": replica.generation + 1,
         "preview": preview,
         "refusals": [said(text, _) for text in preview.refusals] if preview else [],
-        "drawn": plan_drawn(preview.plan, preview.plan_sha256) if preview and preview.plan else None,
+        "drawn": plan_drawn(preview.plan, preview.plan_sha256)
+        if preview and preview.plan
+        else None,
         "may_launch": may(request.user, "launch-create", replica.pool),
     }
     return render_page(request, "releases/launch_plan.html", context)
@@ -115,7 +117,10 @@ def launch(request: HttpRequest, name: str, generation: int) -> HttpResponse:
         "may_stop": may(request.user, "launch-stop", found.replica.pool),
     }
     return render_page(
-        request, "releases/launch.html", context, parts={"launch-live": "releases/_launch_live.html"}
+        request,
+        "releases/launch.html",
+        context,
+        parts={"launch-live": "releases/_launch_live.html"},
     )
 
 
@@ -146,7 +151,9 @@ def launch_end(request: HttpRequest, name: str, generation: int) -> HttpResponse
     if len(reason) < REASON_MIN:
         raise Refused(_("Ending a unit needs a reason. Write why, then send again."))
     launch_stop(launch=found, reason=reason[:500], actor=actor_of(request))
-    messages.info(request, _("%(name)s is being ended; every rank is proved gone.") % {"name": name})
+    messages.info(
+        request, _("%(name)s is being ended; every rank is proved gone.") % {"name": name}
+    )
     return redirect("launch", name, generation)
 
 

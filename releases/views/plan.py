@@ -43,7 +43,10 @@ def plan_drawn(plan: dict[str, Any], sha256: str) -> PlanDrawn:
         world_size=plan["world_size"],
         master=f"{plan['master']['address']}:{plan['master']['port']}",
         endpoint=f"{plan['http']['address']}:{plan['http']['port']}",
-        nodes=[_node(position, sha256, None if n == 0 else first) for n, position in enumerate(positions)],
+        nodes=[
+            _node(position, sha256, None if n == 0 else first)
+            for n, position in enumerate(positions)
+        ],
     )
 
 
@@ -51,7 +54,12 @@ def argv_lines(argv: list[str]) -> list[str]:
     """Join each flag with the value behind it; the words are shown, never run from here."""
     lines: list[str] = []
     for word in argv:
-        if lines and not word.startswith("-") and lines[-1].startswith("-") and " " not in lines[-1]:
+        if (
+            lines
+            and not word.startswith("-")
+            and lines[-1].startswith("-")
+            and " " not in lines[-1]
+        ):
             lines[-1] = f"{lines[-1]} {word}"
         elif word == "run" and lines == ["docker"]:
             lines[-1] = "docker run"

@@ -27,7 +27,14 @@ class Proof:
 
 def launch_proofs(seen: LaunchSeen) -> list[Proof]:
     """Return every condition in the order in which a launch meets it."""
-    return [_preflight(seen), _started(seen), _plan(seen), _world(seen), _served(seen), _golden(seen)]
+    return [
+        _preflight(seen),
+        _started(seen),
+        _plan(seen),
+        _world(seen),
+        _served(seen),
+        _golden(seen),
+    ]
 
 
 def _mark(is_met: bool, *, is_failed: bool = False, is_open: bool = False) -> Mark:
@@ -44,24 +51,36 @@ def _count(seen: LaunchSeen, met: int) -> str:
 
 def _preflight(seen: LaunchSeen) -> Proof:
     commands = seen.commands_of("preflight/")
-    passed = seen.launch.state not in {rules.CREATED, rules.PREFLIGHT} and seen.launch.start_deadline_at is not None
+    passed = (
+        seen.launch.state not in {rules.CREATED, rules.PREFLIGHT}
+        and seen.launch.start_deadline_at is not None
+    )
     failed = seen.launch.state == rules.FAILED and not passed
     url = ""
     if commands and commands[0].is_settled:
         parts = commands[0].payload.get("sections", [])
         if parts:
-            url = reverse("probe-raw", args=[commands[0].host.name, commands[0].pk, parts[0]["name"]])
+            url = reverse(
+                "probe-raw", args=[commands[0].host.name, commands[0].pk, parts[0]["name"]]
+            )
     return Proof(
         _("Weights, image, GPUs and leftovers checked on every node"),
         _mark(passed, is_failed=failed, is_open=bool(commands)),
-        _count(seen, len(seen.places) if passed else sum(1 for c in commands if c.state == states.SUCCEEDED)),
+        _count(
+            seen,
+            len(seen.places) if passed else sum(1 for c in commands if c.state == states.SUCCEEDED),
+        ),
         _("pre-flight output") if url else "",
         url,
     )
 
 
 def _started(seen: LaunchSeen) -> Proof:
-    met = sum(1 for place in seen.places if place.place.start and place.place.start.state == states.SUCCEEDED)
+    met = sum(
+        1
+        for place in seen.places
+        if place.place.start and place.place.start.state == states.SUCCEEDED
+    )
     begun = any(place.place.start for place in seen.places)
     failed = begun and met < len(seen.places) and bool(seen.launch.cause)
     return Proof(
@@ -116,7 +135,10 @@ def _golden(seen: LaunchSeen) -> Proof:
     commands = seen.commands_of(f"{GOLDEN}/")
     met = seen.launch.ready_at is not None
     failed = bool(commands) and not met and seen.launch.ended_at is not None
-    found = _("%(met)d of %(all)d answered right") % {"met": len(prompts) if met else 0, "all": len(prompts)}
+    found = _("%(met)d of %(all)d answered right") % {
+        "met": len(prompts) if met else 0,
+        "all": len(prompts),
+    }
     return Proof(
         _("%(n)d golden prompts answered right through that endpoint") % {"n": len(prompts)},
         _mark(met, is_failed=failed, is_open=bool(commands) and not failed),

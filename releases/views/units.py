@@ -57,7 +57,10 @@ def replica(request: HttpRequest, name: str) -> HttpResponse:
         "is_ending": bool(live) and live.state in {rules.FREEZING, rules.STOPPING},
     }
     return render_page(
-        request, "releases/replica.html", context, parts={"unit-live": "releases/_replica_live.html"}
+        request,
+        "releases/replica.html",
+        context,
+        parts={"unit-live": "releases/_replica_live.html"},
     )
 
 
@@ -97,7 +100,10 @@ def phase_bars(seen: UnitSeen, now: datetime) -> dict[str, Any]:
     for bar in rows:
         at = 0.0
         for part in bar["parts"]:
-            part["x"], part["width"] = round(at, 2), round(max(0.4, 100 * part["seconds"] / longest), 2)
+            part["x"], part["width"] = (
+                round(at, 2),
+                round(max(0.4, 100 * part["seconds"] / longest), 2),
+            )
             at += part["width"]
     keys = {part["row"] for bar in rows for part in bar["parts"]}
     return {"rows": rows, "key": [(row, word) for row, word in ROW_WORDS.items() if row in keys]}

@@ -1,0 +1,115 @@
+"""`python -m tests.browser.shots DIR [NAME ...]`: photographs the pages of the scene, dark, light and at phone width.
+
+For people who look at pages; no test. Its own servers, gone at the end.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+PAGES = {
+    "login": "/login/",
+    "fleet": "/fleet/",
+    "fleet-health": "/fleet/?color=health",
+    "fleet-hbm": "/fleet/?color=hbm",
+    "fleet-pool": "/fleet/?group=pool",
+    "table": "/fleet/table/",
+    "node-bad": "/nodes/gpu028/",
+    "node": "/nodes/gpu001/?gpu=3",
+    "node-key": "/nodes/gpu042/",
+    "node-new": "/nodes/gpu045/",
+    "raw": "/nodes/gpu001/probes/{probe}/raw/gpu-list/",
+    "replicas": "/replicas/",
+    "replica": "/replicas/glm52-r4/",
+    "replica-ready": "/replicas/glm52-r1/",
+    "replica-planned": "/replicas/glm51-r1/",
+    "plan": "/replicas/glm52-r2/launch/",
+    "launch": "/replicas/glm52-r4/gen/3/launch/",
+    "launch-failed": "/replicas/glm52-r4/gen/2/launch/",
+    "launch-ready": "/replicas/glm52-r1/gen/1/launch/",
+    "audit": "/audit/",
+    "evidence": "/evidence/1/",
+    "404": "/nodes/nobody/",
+    "log": "/replicas/glm52-r4/gen/2/log/",
+}
+LOOKS = {
+    "dark": {"viewport": {"width": 1440, "height": 900}, "color_scheme": "dark"},
+    "light": {"viewport": {"width": 1440, "height": 900}, "color_scheme": "light"},
+    "phone": {
+        "viewport": {"width": 390, "height": 844},
+        "color_scheme": "dark",
+        "device_scale_factor": 2,
+    },
+    "zh": {"viewport": {"width": 1440, "height": 900}, "color_scheme": "dark"},
+}
+
+
+def main() -> int:
+    target, wanted = Path(sys.argv[1]), set(sys.argv[2:])
+    looks = [look for look in LOOKS if look in wanted] or list(LOOKS)[:3]
+    names = [name for name in PAGES if name in wanted] or list(PAGES)
+    target.mkdir(parents=True, exist_ok=True)
+    os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"
+    from tests import services
+
+    running = services.session()
+    running.start()
+    import django
+
+    django.setup()
+    from django.core.management import call_command
+
+    from tests.browser import scene
+    from tests.browser.web import open_browser, sign_in, web_server
+
+    call_command("migrate", verbosity=0)
+    scene.draw()
+    with web_server(running.directory) as base, open_browser() as browser:
+        for look in looks:
+            _photograph(browser, base, look, names, target, sign_in)
+    return 0
+
+
+def _photograph(
+    browser: Any, base: str, look: str, names: list[str], target: Path, sign_in: Any
+) -> None:
+    from fleet.models import NodeProbe
+
+    probe = NodeProbe.objects.get(node__host__name="gpu001").command_id
+    context = browser.new_context(**LOOKS[look])
+    if look == "zh":
+        context.add_cookies([{"name": "django_language", "value": "zh-hans", "url": base}])
+    page = context.new_page()
+    page.on(
+        "console",
+        lambda message: print(look, message.text) if message.type in {"error", "warning"} else None,
+    )
+    page.on("pageerror", lambda error: print(look, "page error", error))
+    if "login" in names:
+        page.goto(f"{base}/login/")
+        page.screenshot(path=target / f"login-{look}.png")
+    sign_in(page, base, "ana")
+    for name in names:
+        if name == "login":
+            continue
+        page.goto(base + PAGES[name].format(probe=probe))
+        page.wait_for_timeout(400)
+        wide = page.evaluate(
+            "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        )
+        if wide > 0:
+            print(f"{name} {look}: scrolls sideways by {wide} px")
+        page.screenshot(path=target / f"{name}-{look}.png")
+        height = page.evaluate("document.getElementById('main')?.scrollHeight || 0")
+        if height > LOOKS[look]["viewport"]["height"]:
+            page.set_viewport_size({**LOOKS[look]["viewport"], "height": min(3000, height + 120)})
+            page.screenshot(path=target / f"{name}-{look}-full.png")
+            page.set_viewport_size(LOOKS[look]["viewport"])
+    context.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
