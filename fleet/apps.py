@@ -5,3 +5,6 @@ from django.apps import AppConfig
 
 class FleetConfig(AppConfig):
     name = "fleet"
+
+    def ready(self) -> None:
+        from fleet import wiring  # noqa: F401 - its receivers connect themselves

@@ -110,9 +110,7 @@ def _make(
 
 
 def _store(user: Any, key: uuid.UUID, response: HttpResponse) -> None:
-    headers = {
-        name: value for name, value in response.items() if name.lower() not in _NOT_KEPT
-    }
+    headers = {name: value for name, value in response.items() if name.lower() not in _NOT_KEPT}
     if response.cookies:
         headers["Set-Cookie"] = response.cookies.output(header="", sep="\n")
     Answered.objects.filter(user=user, key=key).update(

@@ -164,9 +164,7 @@ def holds_expire() -> int:
     over = list(Hold.objects.filter(lifted_at=None, expires_at__lte=Now()))
     if not over:
         return 0
-    return holds_lift(
-        holds=over, reason="its time is over", actor=rule_actor("hold-expiry")
-    )
+    return holds_lift(holds=over, reason="its time is over", actor=rule_actor("hold-expiry"))
 
 
 def _lock(node_ids: Iterable[int]) -> list[Node]:

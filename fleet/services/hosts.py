@@ -139,9 +139,7 @@ def _pin(node: Node, host: Host, *, actor: Actor, verb: str, reason: str) -> Non
         after={"fingerprint": _short(new)},
     )
     held = Hold.objects.filter(node=node, owner=HOST_KEY, lifted_at=None)
-    holds_lift(
-        holds=held, reason=f"key pinned by {actor.name}", actor=rule_actor(HOST_KEY)
-    )
+    holds_lift(holds=held, reason=f"key pinned by {actor.name}", actor=rule_actor(HOST_KEY))
     _tell(node)
     node.host.refresh_from_db()
 

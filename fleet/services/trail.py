@@ -102,4 +102,6 @@ def needs_reason(verb: str) -> bool:
 
 def _demand_transaction() -> None:
     if not transaction.get_connection().in_atomic_block:
-        raise RuntimeError("the trail is written in the transaction of its change, and none is open")
+        raise RuntimeError(
+            "the trail is written in the transaction of its change, and none is open"
+        )

@@ -22,7 +22,9 @@ def version_check(subject: Any, posted: str | None) -> None:
     """
     if posted is None or not posted.isascii() or not posted.isdigit() or len(posted) > 9:
         raise NoBase(
-            _("The form does not carry the version it was based on. Reload the page and send again.")
+            _(
+                "The form does not carry the version it was based on. Reload the page and send again."
+            )
         )
     if int(posted) != subject.version:
         raise Stale(

@@ -1,0 +1,202 @@
+"""Every address, socket and action has an entry, and each role may do exactly what the table says."""
+
+import itertools
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.db import transaction
+from django.urls import URLPattern, URLResolver, get_resolver, reverse
+
+from console.urls import websocket_urlpatterns
+from fleet.models import Evidence, Pool, TrailEntry
+from fleet.rules import policy
+from tests.factories import make_hold, make_node, make_person, make_pool, make_replica
+
+ROLES = ("viewer", "operator", "approver", "admin")
+# Written out here a second time on purpose: a change of the table must be meant twice.
+MAY_WRITE = {
+    "probe-start": {"operator", "approver"},
+    "hold-add": {"operator", "approver"},
+    "hold-lift": {"operator", "approver"},
+    "host-key": {"admin"},
+    "host-key-sign": {"approver", "admin"},
+    "brake-clear": {"operator", "approver"},
+    "launch-plan": {"operator", "approver"},
+    "launch-create": {"operator", "approver"},
+    "launch-stop": {"operator", "approver"},
+}
+SHELL_WRITES = {"login", "logout", "language", "theme"}
+ARGUMENTS = {
+    "pk": 1,
+    "section": "topo",
+    "generation": 1,
+    "n": 1,
+}
+
+
+def url_patterns() -> Iterator[URLPattern]:
+    todo: list[Any] = list(get_resolver().url_patterns)
+    while todo:
+        found = todo.pop()
+        if isinstance(found, URLResolver):
+            todo.extend(found.url_patterns)
+        else:
+            yield found
+
+
+def names() -> list[str]:
+    return sorted(pattern.name or str(pattern.pattern) for pattern in url_patterns())
+
+
+def address(name: str, pool: str) -> str:
+    pattern = next(found for found in url_patterns() if found.name == name)
+    wanted = {key: ARGUMENTS.get(key) for key in pattern.pattern.converters}
+    if "name" in wanted:
+        scope = policy.entry_of(name).scope
+        wanted["name"] = f"h100-{pool}" if scope == "node" else f"{pool}-r1"
+    return reverse(name, kwargs=wanted)
+
+
+@pytest.fixture
+def fleet(db) -> None:
+    """A node and a unit in each of two pools."""
+    for slug in ("own", "other"):
+        node = make_node(f"h100-{slug}", host={"address": "127.0.64.9"})
+        make_replica(f"{slug}-r1", pool=make_pool(slug), nodes=[node])
+
+
+@pytest.fixture
+def fleet_client(client) -> Any:
+    client.raise_request_exception = False
+    return client
+
+
+def test_every_address_has_a_name_and_an_entry():
+    assert [name for name in names() if name not in policy.PERMISSIONS] == []
+
+
+def test_every_socket_has_an_entry():
+    assert {pattern.name for pattern in websocket_urlpatterns} <= set(policy.PERMISSIONS)
+
+
+def test_every_write_is_listed_here():
+    writes = {name for name in names() if policy.entry_of(name).write}
+    assert writes - SHELL_WRITES <= set(MAY_WRITE)
+
+
+@pytest.mark.parametrize("name", sorted(set(policy.PERMISSIONS) - SHELL_WRITES))
+def test_the_table_gives_each_write_to_the_roles_that_are_meant(name):
+    if name in MAY_WRITE:
+        assert policy.entry_of(name).write == MAY_WRITE[name]
+    elif "." not in name:
+        assert policy.entry_of(name).write == policy.NOBODY
+
+
+@pytest.mark.parametrize("name", sorted(policy.PERMISSIONS))
+def test_nobody_and_people_without_a_role_may_only_use_the_shell(name):
+    entry = policy.entry_of(name)
+    for is_write in (False, True):
+        allowed = policy.allows([], name, is_write=is_write)
+        wanted = entry.write if is_write else entry.read
+        assert allowed == bool(wanted & (policy.ANYONE | policy.SIGNED_IN))
+
+
+def test_what_has_no_entry_is_denied_to_every_role():
+    grants = [(role, None) for role in ROLES]
+    assert not policy.allows(grants, "no-such-page", is_write=False)
+    assert not policy.allows(grants, "no-such-page", is_write=True)
+
+
+@pytest.mark.parametrize("where", ["own", "other", "fleet"])
+@pytest.mark.parametrize("role", ROLES)
+def test_each_role_reaches_exactly_what_the_table_allows(fleet, fleet_client, role, where):
+    """`where`: the role holds for the object's pool, for another pool, or for the whole fleet."""
+    pool = None if where == "fleet" else Pool.objects.get(slug="own")
+    fleet_client.force_login(make_person("eve", role=role, pool=pool))
+    wrong = []
+    for name, method in itertools.product(names(), ("get", "post")):
+        with transaction.atomic():  # each starts from the same fleet
+            target = address(name, "other" if where == "other" else "own")
+            key = {"idempotency_key": str(uuid.uuid4())}
+            status = getattr(fleet_client, method)(target, key).status_code
+            transaction.set_rollback(True)
+        if not expected(name, method, role, where)(status):
+            wrong.append((name, method, status))
+    assert wrong == []
+
+
+def expected(name: str, method: str, role: str, where: str):
+    entry = policy.entry_of(name)
+    wanted = entry.write if method == "post" else entry.read
+    if not wanted:
+        return lambda status: status == 405
+    if wanted & (policy.ANYONE | policy.SIGNED_IN):
+        return lambda status: status not in {403, 405}
+    needs_fleet = method == "post" and not entry.scope
+    out_of_scope = entry.scope in {"node", "replica"} and where == "other"
+    if role not in wanted or out_of_scope or (needs_fleet and where != "fleet"):
+        return lambda status: status == 403
+    return lambda status: status not in {403, 405}
+
+
+def test_nobody_is_sent_to_the_sign_in(fleet, client):
+    for name in set(names()) - {"healthz", "login", "language", "theme"}:
+        entry = policy.entry_of(name)
+        if entry.read:
+            answer = client.get(address(name, "own"))
+            assert (answer.status_code, answer.url.split("?")[0]) == (302, "/login/")
+        if entry.write:
+            assert client.post(address(name, "own")).status_code == 403, name
+
+
+def test_a_refused_write_is_in_the_trail(fleet, client):
+    client.force_login(make_person("chen"))
+    client.post("/nodes/h100-own/holds/", {"idempotency_key": str(uuid.uuid4())})
+    entry = TrailEntry.objects.get()
+    assert (entry.actor, entry.verb, entry.object_id, entry.outcome) == (
+        "chen",
+        "hold-add",
+        "h100-own",
+        "refused",
+    )
+    assert entry.request_id
+    assert "operator" in entry.reason
+
+
+def test_a_refused_read_is_not_in_the_trail(fleet, client):
+    client.force_login(make_person("eve", role=""))
+    assert client.get("/audit/").status_code == 403
+    assert not TrailEntry.objects.exists()
+
+
+def test_a_superuser_without_a_role_may_nothing(fleet, client):
+    user = make_person("root", role="")
+    user.is_superuser = user.is_staff = True
+    user.save()
+    client.force_login(user)
+    assert client.get("/fleet/").status_code == 403
+
+
+def test_reading_every_page_as_admin_changes_no_row(fleet, client):
+    from django.apps import apps
+
+    def counts() -> dict[str, int]:
+        return {
+            model._meta.label: model.objects.count()
+            for model in apps.get_models()
+            if model._meta.app_label in {"fleet", "execution", "releases"}
+        }
+
+    make_hold(make_node("h100-009"))
+    Evidence.objects.create(
+        object_kind="node", object_id="n", title="t", origin="o", body=b"x", size_bytes=1, sha256=""
+    )
+    client.force_login(make_person("dana"))
+    client.raise_request_exception = False
+    before = counts()
+    for name in names():
+        if policy.entry_of(name).read:
+            client.get(address(name, "own"))
+    assert counts() == before
