@@ -39,6 +39,7 @@ def _discover() -> dict[str, Any]:
     """Load Django with the settings of tests, then every module beside this one."""
     os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"
     os.environ.setdefault("TIME_SCALE", "1")
+    os.environ["LAB"] = "1"  # the seed fills the console only from a rehearsal lab
     import django
 
     import tests.bench

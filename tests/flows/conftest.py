@@ -60,7 +60,7 @@ def console(lab, run_child, redis_client, transactional_db, settings) -> Running
 
     settings.TIME_SCALE = 10.0
     settings.IS_REHEARSAL = True
-    call_command("seed", inventory=str(lab.inventory_path))
+    call_command("seed", inventory=str(lab.directory / "inventory.json"))
     running = RunningConsole(lab, run_child, str(lab.key_path))
     running.start_hand()
     running.start_hand()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from argparse import ArgumentParser
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
@@ -17,12 +20,17 @@ from releases.services.seed import releases_seed
 class Command(BaseCommand):
     help = "Seed nodes, pools, units, releases and the lab's accounts; safe to repeat."
 
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "--inventory", help="the lab's inventory.json (default: STATE_DIR's lab)"
+        )
+
     def handle(self, *args: Any, **options: Any) -> None:
         if not settings.IS_REHEARSAL:
             self.stdout.write("no lab (LAB=0): nothing to seed")
             return
         try:
-            rows = Lab(lab_directory(settings.STATE_DIR)).inventory()
+            rows = _rows(options["inventory"])
         except FileNotFoundError as error:
             raise CommandError(f"expected the lab's inventory, found no {error.filename}") from None
         actor = command_actor("seed")
@@ -44,3 +52,9 @@ class Command(BaseCommand):
             return
         if names := people_seed(actor=actor):
             self.stdout.write(f"accounts: {', '.join(names)}")
+
+
+def _rows(inventory: str | None) -> list[dict[str, Any]]:
+    if inventory:
+        return json.loads(Path(inventory).read_text())
+    return Lab(lab_directory(settings.STATE_DIR)).inventory()
