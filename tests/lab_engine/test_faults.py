@@ -15,7 +15,7 @@ def state_of(container: Container, worker: dict) -> str:
 
 
 def test_a_frozen_engine_answers_health_and_makes_no_token(units: Units) -> None:
-    head, _ = units.serving_pair(scales=FASTER)
+    head = units.serving_small()
     freeze = {"id": "F-1", "name": "engine.freeze", "args": {}}
     units.fault(head, freeze)
     replies: list = []
@@ -84,7 +84,7 @@ def test_the_watchdog_names_every_waiting_rank_but_the_culprit(units: Units) -> 
 
 
 def test_a_cleared_hang_continues_the_process_and_not_the_unit(units: Units) -> None:
-    head, _ = units.serving_pair(scales=WATCHED)
+    head = units.serving_small(scales=WATCHED)
     units.fault(head, {"id": "F-1", "name": "rank.hang", "args": {"gpu": 0}})
     worker = head.rank_on_gpu(0)
     wait_until(lambda: state_of(head, worker) == "T", what="the stop")
@@ -123,7 +123,7 @@ def test_a_stuck_phase_lasts_until_it_is_cleared(units: Units) -> None:
 
 def test_a_fault_of_another_unit_is_no_concern(units: Units) -> None:
     args = {"phase": "load", "unit": "another"}
-    head, _ = units.glm_pair(scales=FASTER)
+    head = units.small()
     units.fault(head, {"id": "F-1", "name": "launch.stuck", "args": args})
     head.wait_for_phase("serving")
 

@@ -29,7 +29,7 @@ def test_a_stop_without_drain_cuts_streams_and_ends_with_zero(units: Units) -> N
 
 
 def test_a_drain_finishes_what_runs_and_refuses_what_is_new(units: Units) -> None:
-    head, _ = units.serving_pair("--shutdown-timeout", "30", scales=FASTER | {"serve": 2})
+    head = units.serving_small("--shutdown-timeout", "30", scales=FASTER | {"serve": 2})
     replies: list = []
     asked = threading.Thread(
         target=lambda: replies.append(head.chat("Tell me about rack 7.")), daemon=True
@@ -66,7 +66,7 @@ def test_a_stop_during_the_start_leaves_nothing(units: Units) -> None:
 
 
 def test_a_signal_to_the_monitor_reaches_the_engine(units: Units) -> None:
-    head, _ = units.serving_pair(scales=FASTER)
+    head = units.serving_small()
     head.kill(head.monitor.pid, 15)
     assert head.wait_for_exit() == 0
     assert "[shutdown] API server: shutdown triggered" in head.log

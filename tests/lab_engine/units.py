@@ -19,6 +19,7 @@ ENTRY = Path(__file__).resolve().parents[2] / "fleet" / "lab" / "engine" / "__ma
 HEAD, FOLLOWER = "127.0.64.231", "127.0.64.232"
 REVISION = "ab" * 20
 GLM = "glm-5.2-fp8"
+SHARDS = 17
 DSV4 = "deepseek-v4-flash"
 FAST = {"launch": 600, "watch": 60, "serve": 20}
 FASTER = {"launch": 4000, "watch": 300, "serve": 20}
@@ -161,8 +162,8 @@ class Units:
         model = node / "root" / "models" / slug / REVISION
         for folder in (path, model):
             folder.mkdir(parents=True, exist_ok=True)
-        if with_weights:
-            (model / "model-00001-of-00001.safetensors").write_bytes(b"weights")
+        for shard in range(SHARDS if with_weights else 0):
+            (model / f"model-{shard + 1:05d}-of-{SHARDS:05d}.safetensors").write_bytes(b"weights")
         values = {
             "id": f"{len(self.containers):064x}", "name": f"fc-{name}", "image": "vllm",
             "digest": "sha256:0", "vllm_version": "0.23.0", "nccl": "2.28.9", "argv": argv,
@@ -205,6 +206,20 @@ class Units:
         port = free_port(HEAD)
         argv = glm_flags(port, "--tensor-parallel-size", "8", *more)
         return self.start(name, HEAD, argv, port=port, **config)
+
+    def small(self, *more: str, **config: Any) -> Container:
+        """Start a small model on two GPUs of one node, under GLM's name."""
+        port = free_port(HEAD)
+        argv = [f"/models/small/{REVISION}", "--served-model-name", GLM, "--port", str(port)]
+        argv += ["--tensor-parallel-size", "2", "--max-num-seqs", "16", *more]
+        return self.start(
+            "h100-001", HEAD, argv, port=port, slug="small", **({"scales": FASTER} | config)
+        )
+
+    def serving_small(self, *more: str, **config: Any) -> Container:
+        container = self.small(*more, **config)
+        container.wait_for_phase("serving")
+        return container
 
     def fault(self, container: Container, *rows: dict[str, Any]) -> None:
         """Write the node's faults.json whole, as the lab does."""

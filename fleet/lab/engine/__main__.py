@@ -12,19 +12,15 @@ sys.path.append(os.path.dirname(HERE))
 
 
 def main(argv: list[str]) -> int:
-    """Run the monitor, or with `--inner UP DOWN` the engine itself."""
+    """Run the monitor, which forks the engine."""
     from importlib import import_module
 
-    package = os.path.basename(HERE)
-    if len(argv) == 4 and argv[1] == "--inner":
-        # asyncio would pull in ssl, which costs 2.5 MB in each engine.
-        sys.modules["ssl"] = None  # type: ignore[assignment]
-        run = import_module(f"{package}.run")
-        return run.main(argv[0], up=int(argv[2]), down=int(argv[3]))
-    if len(argv) == 1:
-        return import_module(f"{package}.monitor").main(argv[0])
-    sys.stderr.write("usage: __main__.py CONTAINER_DIR\n")
-    return 2
+    if len(argv) != 1:
+        sys.stderr.write("usage: __main__.py CONTAINER_DIR\n")
+        return 2
+    # The engine's asyncio would pull in ssl, which costs 2.5 MB in each.
+    sys.modules["ssl"] = None  # type: ignore[assignment]
+    return import_module(f"{os.path.basename(HERE)}.monitor").main(argv[0])
 
 
 if __name__ == "__main__":

@@ -90,6 +90,8 @@ class Death:
         self.serving: Serving | None = None
         self.start_task: asyncio.Task | None = None
         self.start_failure: StartFailed | None = None
+        # Torch's watchdog runs in this follower: its ranks report before they miss the store.
+        self.watchdog_runs = False
 
     # -- what happened -------------------------------------------------------------------------
 
@@ -201,7 +203,7 @@ class Death:
     def peer_lost(self, node_rank: int, graceful: bool) -> None:
         """The connection to another node of the unit ended."""
         engine = self.engine
-        if engine.ended.done() or engine.phase == "dead":
+        if engine.ended.done() or engine.phase == "dead" or self.watchdog_runs:
             return
         if engine.is_starting:
             self.store_lost_lines()

@@ -32,8 +32,7 @@ class Engine:
         self.seed = config.get("seed", 1)
         self.files: ModelFiles = read_model(plan.model, config.get("binds") or [])
         architecture = (self.files.config.get("architectures") or [""])[0]
-        names = f"{self.files.slug} {plan.model} {' '.join(plan.served_names)}"
-        self.shape: ModelShape = find_shape(names, architecture)
+        self.shape: ModelShape = find_shape(f"{self.files.slug} {plan.model}", architecture)
         unit = (config.get("labels") or {}).get("fleet.unit", "")
         self.faults = Faults(os.path.join(self.node["dir"], "faults.json"), unit)
         self.workers = Workers(container_dir, self.node["dir"])

@@ -31,9 +31,11 @@ def load_flags(version: str, flags_file: str = "") -> dict[str, dict]:
     """Return alias -> flag row for a version; the built-in list when no file is found."""
     here = os.path.dirname(os.path.abspath(__file__))
     parent = os.path.dirname(here)
-    places = [flags_file] if flags_file else []
-    for folder in ("flags", "stubs/flags"):
-        places.append(os.path.join(parent, folder, f"{version}.json"))
+    # An absolute flags_file stays itself when joined.
+    names = [flags_file] if flags_file else []
+    names.append(f"{version}.json")
+    folders = ("flags", "stubs/flags")
+    places = [os.path.join(parent, folder, name) for name in names for folder in folders]
     rows = BUILT_IN
     for place in places:
         try:

@@ -97,6 +97,7 @@ class ModelFiles:
     revision: str
     config: dict
     nominal_gib: float
+    shards: int
 
 
 def read_model(path: str, binds: list) -> ModelFiles:
@@ -106,7 +107,15 @@ def read_model(path: str, binds: list) -> ModelFiles:
     """
     host = host_path(path, binds)
     slug, revision = name_of(host) if REVISION.search(host) else name_of(path)
-    return ModelFiles(host, slug, revision, _read_json(host, "config.json"), _nominal_gib(host))
+    config = _read_json(host, "config.json")
+    return ModelFiles(
+        host,
+        slug,
+        revision,
+        config if isinstance(config, dict) else {},
+        _nominal_gib(host),
+        _count_shards(host),
+    )
 
 
 def host_path(path: str, binds: list) -> str:
@@ -128,21 +137,28 @@ def name_of(path: str) -> tuple[str, str]:
     return (parts[-1] if parts else "model"), "0" * 40
 
 
-def _read_json(folder: str, name: str) -> dict:
+def _count_shards(folder: str) -> int:
+    try:
+        return sum(1 for name in os.listdir(folder) if name.endswith(".safetensors"))
+    except OSError:
+        return 0
+
+
+def _read_json(folder: str, name: str) -> object:
     try:
         with open(os.path.join(folder, name), encoding="utf-8") as file:
-            value = json.load(file)
+            return json.load(file)
     except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}
+        return None
 
 
 def _nominal_gib(folder: str) -> float:
     """Sum the nominal shard sizes of a manifest; 0 when the directory has none."""
-    files = _read_json(folder, "manifest.json").get("files") or []
+    manifest = _read_json(folder, "manifest.json")
+    files = manifest.get("files") if isinstance(manifest, dict) else manifest
     sizes = [
         row.get("nominal_size") or 0
-        for row in files
+        for row in files or []
         if isinstance(row, dict) and str(row.get("name", "")).endswith(".safetensors")
     ]
     return sum(sizes) / 2**30

@@ -21,8 +21,6 @@ from .texts import traceback
 
 def main(container_dir: str, up: int, down: int) -> int:
     """Play the container in `container_dir`; `up` and `down` are the pipes to the monitor."""
-    os.set_inheritable(up, False)
-    os.set_inheritable(down, False)
     with open(os.path.join(container_dir, "config.json"), encoding="utf-8") as file:
         config = json.load(file)
     log = Log(os.path.join(container_dir, "log"))
@@ -125,6 +123,7 @@ class Container:
         if "hang" in message and self.serving is not None:
             self.serving.hang.stall(message["hang"], message.get("rank"))
         elif "watchdog" in message:
+            self.death.watchdog_runs = True
             self.watch_task = loop.create_task(watchdog_fires(self.engine, message.get("watchdog")))
         elif "refused" in message:
             workers = self.engine.workers.ranks()

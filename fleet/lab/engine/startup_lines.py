@@ -3,8 +3,6 @@
 Shapes follow real logs, values are this lab's own. Only texts; time and order lie in startup.
 """
 
-import os
-
 from . import memory
 from .clock import hexes
 from .engine import Engine
@@ -168,15 +166,14 @@ def missing_model(engine: Engine) -> str:
     """
     if not engine.plan.model.startswith("/"):
         return ""
-    path = engine.files.path
-    if os.path.isdir(path) and any(name.endswith(".safetensors") for name in os.listdir(path)):
+    if engine.files.shards:
         return ""
     return f"RuntimeError: Cannot find any model weights with `{engine.plan.model}`"
 
 
 def shard_progress(engine: Engine, step: int, steps: int, spent_s: float) -> None:
     """Write tqdm's redrawn line (stderr, no prefix)."""
-    total = engine.shape.shards
+    total = engine.files.shards or engine.shape.shards
     done = total * step // steps
     speed = f"{done / spent_s:.2f}it/s" if done and spent_s > 0 else "?it/s"
     left = spent_s / done * (total - done) if done else 0
