@@ -65,3 +65,8 @@ def verdict_of(findings: Iterable[Finding], *, known_good: bool) -> Verdict:
     if any(f.severity == "error" for f in findings):
         return "fail"
     return "pass" if known_good else "unknown"
+
+
+def lead(findings: Iterable[Finding], otherwise: str) -> str:
+    """Return the text of the first error as a summary, or another one when there is none."""
+    return next((f.text for f in findings if f.severity == "error"), otherwise)

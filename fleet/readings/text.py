@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 LINE_CAP_BYTES = 16 * 1024
-TEXT_CAP_BYTES = 8 * 1024 * 1024
+TEXT_CAP_BYTES = 4 * 1024 * 1024
+TEXT_CAP_LINES = 50_000
 _CHUNK_BYTES = 1024 * 1024
 
 # CSI (colours, cursor), OSC (titles, links) and two-byte escapes. The OSC body is bounded so that
@@ -66,14 +67,16 @@ def decode(raw: bytes) -> str:
 
 
 def read_capped(stream: Readable, cap_bytes: int = TEXT_CAP_BYTES) -> tuple[str, bool]:
-    """Read at most `cap_bytes` of a stream; return the text and whether something was left."""
+    """Read at most `cap_bytes` and 50,000 lines; return the text and whether something was left."""
     parts: list[bytes] = []
     left = cap_bytes + 1
     while left > 0 and (part := stream.read(left)):
         parts.append(part)
         left -= len(part)
     raw = b"".join(parts)
-    return decode(raw[:cap_bytes]), len(raw) > cap_bytes
+    lines = raw[:cap_bytes].split(b"\n", TEXT_CAP_LINES)
+    is_cut = len(raw) > cap_bytes or len(lines) > TEXT_CAP_LINES
+    return decode(b"\n".join(lines[:TEXT_CAP_LINES])), is_cut
 
 
 class Rewound:

@@ -17,6 +17,7 @@ PATH_ORDER = ("PIX", "PXB", "PHB", "NODE", "SYS")
 _PATH_WORDS = frozenset({*PATH_ORDER, "SOC", "PSB", "PIXB"})
 _NVLINK = re.compile(r"NV\d{1,3}")
 _GPU = re.compile(r"GPU\d{1,3}")
+_COLUMNS_CAP = 256
 _TITLES = ("GPU NUMA ID", "CPU Affinity", "NUMA Affinity")
 _NIC_NAME = re.compile(r"\s*(NIC\d{1,3}):\s*(\S{1,64})\s*$")
 _PROMPT = re.compile(r"^\s*[>|]\s+(?=\S)")
@@ -132,7 +133,7 @@ def parse_topo(text: str) -> Topology:
 
 def _is_header(text: str) -> bool:
     words = text.split()
-    if not words or not _GPU.fullmatch(words[0]):
+    if not words or len(words) > _COLUMNS_CAP or not _GPU.fullmatch(words[0]):
         return False
     return len(words) > 1 and not _is_link(words[1]) and not _INTEGER.match(words[1])
 

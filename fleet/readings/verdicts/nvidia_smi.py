@@ -10,7 +10,7 @@ from fleet.readings.nvidia_smi.listing import Listing, parse_listing
 from fleet.readings.nvidia_smi.nvlink import LINK_LINE, NvLinkStatus, parse_nvlink
 from fleet.readings.nvidia_smi.sentences import ASKED_WRONGLY_KINDS, Sentence, read_sentences
 from fleet.readings.nvidia_smi.table import SmiTable, is_table, parse_table
-from fleet.readings.report import Finding, Report, Severity, verdict_of
+from fleet.readings.report import Finding, Report, Severity, lead, verdict_of
 from fleet.readings.text import number_lines
 from fleet.readings.verdicts.nvidia_smi_query import report_query
 
@@ -60,8 +60,7 @@ def _report_listing(listing: Listing) -> Report:
         "list",
         listing.complete and not listing.sentences,
         verdict_of(findings, known_good=listing.complete),
-        f"{count} GPU listed, {len(migs)} MIG devices"
-        + (f", {len(listing.sentences)} did not answer" if listing.sentences else ""),
+        lead(findings, f"{count} GPU listed, {len(migs)} MIG devices"),
         findings,
         {
             "gpu_count": count,
@@ -85,7 +84,7 @@ def _report_nvlink(status: NvLinkStatus) -> Report:
         "nvlink-status",
         status.complete,
         verdict_of(findings, known_good=status.complete and not reasons),
-        _link_summary(status),
+        lead(findings, _link_summary(status)),
         findings,
         {
             "gpu_count": len(status.gpus) or None,
@@ -125,9 +124,7 @@ def _report_table(table: SmiTable) -> Report:
         "table",
         table.is_whole,
         verdict_of(findings, known_good=table.is_whole),
-        f"{len(table.gpus)} GPU, {len(table.migs)} MIG devices, {len(table.processes)} processes"
-        if table.is_whole
-        else "Only a part of the table is in this text.",
+        lead(findings, _table_summary(table)),
         findings,
         {
             "gpu_count": len(table.gpus) if table.is_whole else None,
@@ -146,6 +143,13 @@ def _report_table(table: SmiTable) -> Report:
             **lost_gpu(table.sentences),
         },
     )
+
+
+def _table_summary(table: SmiTable) -> str:
+    if not table.is_whole:
+        return "Only a part of the table is in this text."
+    counts = len(table.gpus), len(table.migs), len(table.processes)
+    return "{} GPU, {} MIG devices, {} processes".format(*counts)
 
 
 def _table_findings(table: SmiTable) -> Iterator[Finding]:
@@ -169,7 +173,7 @@ def _report_dump(dump: Dump) -> Report:
         "dump",
         dump.complete,
         verdict_of(findings, known_good=dump.complete),
-        f"{len(dump.gpus)} of {dump.attached or 'unknown'} attached GPUs printed",
+        lead(findings, f"{len(dump.gpus)} of {dump.attached or 'unknown'} attached GPUs printed"),
         findings,
         {
             "gpu_count": len(dump.gpus),

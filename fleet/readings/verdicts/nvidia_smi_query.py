@@ -8,7 +8,7 @@ from typing import Any
 from fleet.readings.nvidia_smi.cells import Cell
 from fleet.readings.nvidia_smi.query import QueryRow, QueryTable, parse_query
 from fleet.readings.nvidia_smi.throttle import is_throttled, read_reasons
-from fleet.readings.report import Finding, Report, Severity, verdict_of
+from fleet.readings.report import Finding, Report, Severity, lead, verdict_of
 
 # Fields that get a short name with their unit; all others keep the tool's name.
 _SHORT = {
@@ -54,7 +54,7 @@ def report_query(text: str) -> Report:
         _form(table, pages),
         table.complete,
         verdict_of(findings, known_good=known),
-        _summary(table),
+        lead(findings, _summary(table)),
         findings,
         _values(table, bool(pages)),
         tuple(sorted({*table.torn, *table.unread})),

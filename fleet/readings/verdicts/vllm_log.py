@@ -61,7 +61,8 @@ def report_vllm_log(batches: Iterable[list[bytes]], *, cut: bool = False) -> Rep
     return Report(
         kind="vllm-log",
         form=hints.form,
-        complete=_has_start(reader) and (ready or reader.cause is not None) and not cut,
+        # An excerpt counts as whole when it holds the end that decides.
+        complete=(ready or reader.cause is not None) and not cut,
         verdict=_verdict(reader, ready),
         summary=_summary(reader, ready),
         findings=findings,
@@ -101,10 +102,6 @@ def _is_ready(reader: PhaseReader, hints: _Hints) -> bool:
         return True
     # The last thing on stdout is the list of routes; "startup complete" stands on stderr.
     return reader.phase == "api" and hints.has_routes and hints.is_stdout_half
-
-
-def _has_start(reader: PhaseReader) -> bool:
-    return any(t.phase in ("config", "init") for t in reader.transitions)
 
 
 def _verdict(reader: PhaseReader, ready: bool) -> Verdict:

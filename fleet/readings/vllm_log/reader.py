@@ -80,6 +80,8 @@ class PhaseReader:
     def feed(self, text: str) -> tuple[Transition, ...]:
         """Read the next line; return the phases that it opens."""
         self.lines += 1
+        if not text:
+            return ()
         if " NCCL INFO " in text:
             return self._feed_nccl(text)
         # What a serving engine prints all day: requests and throughput.

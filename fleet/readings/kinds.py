@@ -1,0 +1,125 @@
+"""The kinds of text that can be read, and how a text is recognised by its content."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from fleet.readings.report import Report
+from fleet.readings.text import Readable, Rewound, decode, iter_line_batches, read_capped
+from fleet.readings.verdicts.nccl_log import report_nccl_log
+from fleet.readings.verdicts.nvidia_smi import report_nvidia_smi
+from fleet.readings.verdicts.topo import report_topo
+from fleet.readings.verdicts.vllm_log import report_vllm_log
+
+_HEAD_BYTES = 1024 * 1024
+_HEAD_LINES = 4000
+
+
+def _whole(report: Callable[[str], Report]) -> Callable[[Readable], Report]:
+    """Read small tools at once; what is longer than the cap is cut and therefore incomplete."""
+
+    def read(stream: Readable) -> Report:
+        text, is_cut = read_capped(stream)
+        found = report(text)
+        if not is_cut:
+            return found
+        verdict = "unknown" if found.verdict == "pass" else found.verdict
+        return Report(
+            found.kind,
+            found.form,
+            False,
+            verdict,
+            "Only the first part was read. " + found.summary,
+            found.findings,
+            found.values,
+            found.unread,
+        )
+
+    return read
+
+
+READERS: dict[str, Callable[[Readable], Report]] = {
+    "topo": _whole(report_topo),
+    "nvidia-smi": _whole(report_nvidia_smi),
+    "vllm-log": lambda stream: report_vllm_log(iter_line_batches(stream)),
+    "nccl-log": lambda stream: report_nccl_log(iter_line_batches(stream)),
+}
+
+# Kind, pattern of one telling line. The kind with the most telling lines is taken, with a weight
+# for those that say it with one line.
+_MARKS: tuple[tuple[str, int, str], ...] = (
+    ("topo", 50, r"^\s*GPU0\s.*CPU Affinity|Connection traversing|^\s*GPU\d+\s+X\s"),
+    ("nvidia-smi", 50, r"NVSMI LOG|\| NVIDIA-SMI|^GPU \d+: .*\(UUID: GPU-|Pwr:Usage/Cap"),
+    ("nvidia-smi", 20, r"^index, |^uuid, |^timestamp, |GPU requires reset|\[Unknown Error\]"),
+    ("nvidia-smi", 20, r"device handle for GPU|No devices were found|not a valid field to query"),
+    ("nvidia-smi", 20, r"^\d+, .*\d (?:MiB|MHz|W|%)(?:,|$)"),
+    ("topo", 20, r"-i command line argument must be used in conjunction"),
+    ("nvidia-smi", 20, r"NVML|nvidia-smi: (?:command )?not found|communicate with the NVIDIA"),
+    ("nccl-tests", 60, r"^\S*\s*# nThread|# Avg bus bandwidth|# Out of bounds values"),
+    ("ib-write-bw", 60, r"#bytes\s+#iterations|RDMA_Write BW Test|RDMA_Write Bidirectional"),
+    ("nccl-log", 2, r" NCCL (?:INFO|WARN) |Watchdog caught|^PGID +\||PEER_DEAD"),
+    ("nccl-log", 2, r"NCCL version|ProcessGroupNCCL|communicator data|last enqueued work"),
+    ("nccl-log", 2, r"Got completion from peer"),
+    ("vllm-log", 3, r"\((?:APIServer|ApiServer_|EngineCore|Worker|VllmWorker)[^)]{0,40}pid="),
+    ("vllm-log", 3, r"(?:INFO|WARNING|ERROR) \d\d-\d\d \d\d:\d\d:\d\d "),
+    ("vllm-log", 3, r"vllm: error:|checkpoint shards:|# GPU blocks:|KV cache size:|vLLM"),
+    ("kernel-log", 20, r"NVRM: |Xid \(PCI|mlx5_core |Out of memory: Killed|^\[ *\d+\.\d{6}\] "),
+    ("fabric", 20, r"^CA '|^\s*Port \d+:$|Infiniband device '|\bport \d+ ==> |n_gids_found"),
+    ("fabric", 20, r"^DEV\s+PORT\s+INDEX|Link layer: |^NAME +.*MOUNTPOINT"),
+    ("bench", 60, r"Serving Benchmark Result|Request throughput \(req/s\)|\"request_throughput\""),
+    ("metrics", 20, r"^# (?:HELP|TYPE) |^DCGM_FI_|^vllm[:_]\w+\{"),
+)
+KINDS = (
+    "topo",
+    "nvidia-smi",
+    "fabric",
+    "nccl-tests",
+    "ib-write-bw",
+    "nccl-log",
+    "kernel-log",
+    "vllm-log",
+    "bench",
+    "metrics",
+)
+_COMPILED = tuple((kind, weight, re.compile(pattern)) for kind, weight, pattern in _MARKS)
+
+
+def recognise(text: str) -> str | None:
+    """Return the kind that most lines of a text speak for, or None."""
+    scores: dict[str, int] = {}
+    for row in text.split("\n", _HEAD_LINES)[:_HEAD_LINES]:
+        line = row[:512]
+        for kind, weight, pattern in _COMPILED:
+            if pattern.search(line):
+                scores[kind] = scores.get(kind, 0) + weight
+    return max(scores, key=lambda kind: scores[kind]) if scores else None
+
+
+def read_as(kind: str, stream: Readable) -> Report:
+    """Read a stream as one kind; `auto` looks at its head first. `kind` is in `readable_kinds`."""
+    if kind != "auto":
+        return READERS[kind](stream)
+    head = _read_head(stream)
+    found = recognise(decode(head))
+    if found in READERS:
+        return READERS[found](Rewound(head, stream))
+    if found is None:
+        summary = "Not recognised as the output of any known tool."
+        return Report("auto", "unrecognised", False, "unknown", summary)
+    summary = f"This looks like {found}, for which there is no reader yet."
+    return Report(found, "not read", False, "unknown", summary)
+
+
+def readable_kinds() -> tuple[str, ...]:
+    """Return the kinds that can be asked for."""
+    return (*(kind for kind in KINDS if kind in READERS), "auto")
+
+
+def _read_head(stream: Readable) -> bytes:
+    parts: list[bytes] = []
+    left = _HEAD_BYTES
+    while left > 0 and (part := stream.read(left)):
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import io
+import json
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fleet.readings.kinds import READERS, read_as, readable_kinds, recognise
+from fleet.readings.text import Rewound, iter_line_batches, strip_ansi
+
+KEYS = {"kind", "form", "complete", "verdict", "summary", "findings", "values", "unread"}
+FINDING = {"id", "severity", "text", "lines"}
+
+
+def read(kind, raw):
+    return json.loads(json.dumps(read_as(kind, io.BytesIO(raw)).as_object(), allow_nan=False))
+
+
+def check(found):
+    assert set(found) == KEYS
+    assert found["verdict"] in ("pass", "fail", "unknown")
+    assert isinstance(found["complete"], bool)
+    assert found["summary"]
+    for finding in found["findings"]:
+        assert set(finding) == FINDING
+        assert finding["severity"] in ("error", "warn", "info")
+        assert all(isinstance(n, int) and n > 0 for n in finding["lines"])
+    if found["verdict"] == "pass":
+        assert found["complete"]
+        assert not [f for f in found["findings"] if f["severity"] == "error"]
+
+
+HOSTILE = [
+    b"",
+    b"\n",
+    b"\0" * 1000,
+    b"\xff\xfe" + bytes(range(256)) * 20,
+    b"\x1b]8;;http://x\x07" + b"\x1b[31m" * 2000,
+    b"\r" * 10_000,
+    b"GPU0 " * 10_000,
+    b"\tGPU0\tGPU1\n" * 2000,
+    b"," * 100_000,
+    b"index, name\n" + b"0," * 50_000,
+    b"GPU 0: " + b"(UUID: GPU-" * 5_000,
+    b" NCCL INFO " * 20_000,
+    b"a:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via " * 2_000,
+    b"n:1:1 [0] NCCL INFO NET/Socket : Using " + b"a:::::" * 5_000,
+    b"Watchdog caught collective operation timeout\n" * 3_000,
+    b"last enqueued work: 1\n" * 3_000,
+    b"(" * 50_000,
+    b"Loading safetensors checkpoint shards: 12% Completed | 1/8 [" * 500,
+    b"9" * 100_000,
+    b"Model loading took " + b"9" * 50_000 + b" GiB and 1 seconds",
+    "٣,٤ MiB\n".encode() * 10,
+]
+
+
+@pytest.mark.parametrize("kind", readable_kinds())
+@pytest.mark.parametrize("number", range(len(HOSTILE)))
+def test_hostile_bytes_give_a_report(kind, number):
+    found = read(kind, HOSTILE[number])
+    check(found)
+    assert found["verdict"] != "pass"
+
+
+@pytest.mark.parametrize("kind", readable_kinds())
+@settings(max_examples=60, deadline=None)
+@given(raw=st.binary(max_size=2000))
+def test_random_bytes_give_a_report(kind, raw):
+    check(read(kind, raw))
+
+
+@pytest.mark.parametrize("kind", readable_kinds())
+def test_a_line_of_fifty_megabytes_gives_a_report(kind):
+    class Endless:
+        left = 50 * 1024 * 1024
+
+        def read(self, size=-1):
+            take = min(size, self.left)
+            self.left -= take
+            return b"x" * take
+
+    check(json.loads(json.dumps(read_as(kind, Endless()).as_object())))
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_the_corpus_may_be_cut_or_damaged_anywhere(shared_dir, kind):
+    chance = random.Random(kind)
+    for place in sorted((shared_dir / "corpus" / kind).glob("*.txt")):
+        raw = place.read_bytes()
+        check(read(kind, raw))
+        for _ in range(12):
+            check(read(kind, raw[: chance.randrange(len(raw) + 1)]))
+            check(read(kind, raw[chance.randrange(len(raw) + 1) :]))
+            damaged = bytearray(raw)
+            for _ in range(5):
+                damaged[chance.randrange(len(raw))] = chance.randrange(256)
+            check(read(kind, bytes(damaged)))
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_every_kind_is_recognised_by_its_content(shared_dir, kind):
+    # NCCL lines under Ray prefixes: the engine's log, but nothing in it is the engine's own.
+    odd = {("vllm-log", "019"): "nccl-log"}
+    for place in sorted((shared_dir / "corpus" / kind).glob("*.txt")):
+        text = place.read_bytes().decode("utf-8", "replace")
+        assert recognise(text) == odd.get((kind, place.stem), kind), place.name
+
+
+def test_a_text_of_no_tool_is_not_recognised():
+    found = read("auto", b"hello\nworld\n")
+    assert (found["form"], found["verdict"]) == ("unrecognised", "unknown")
+
+
+def test_what_was_looked_at_is_read_again():
+    stream = Rewound(b"abc", io.BytesIO(b"def"))
+    assert [stream.read(2), stream.read(2), stream.read(2), stream.read(2)] == [
+        b"ab", b"c", b"de", b"f",
+    ]  # fmt: skip
+    assert Rewound(b"abc", io.BytesIO(b"def")).read() == b"abcdef"
+
+
+def test_batches_hold_whole_lines_in_order():
+    lines = [b"%d" % n * 3 for n in range(300_000)]
+    got = [x for batch in iter_line_batches(io.BytesIO(b"\n".join(lines))) for x in batch]
+    assert got == lines
+
+
+def test_a_text_longer_than_the_cap_is_incomplete():
+    row = b"index, name\n0, A\n"
+    found = read("nvidia-smi", row + b"\n" * (9 * 1024 * 1024))
+    assert (found["complete"], found["verdict"]) == (False, "unknown")
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("\x1b[4mGPU0\x1b[0m", "GPU0"),
+        ("\x1b]8;;http://x\x07link\x1b]8;;\x07", "link"),
+        ("\x1b]0;title\x1b\\x", "x"),
+        ("a\x1b[2Kb", "ab"),
+        ("plain", "plain"),
+    ],
+)
+def test_escape_sequences_are_dropped(text, plain):
+    assert strip_ansi(text) == plain
