@@ -114,10 +114,11 @@ def test_what_has_no_entry_is_denied_to_every_role():
 def test_each_role_reaches_exactly_what_the_table_allows(fleet, fleet_client, role, where):
     """`where`: the role holds for the object's pool, for another pool, or for the whole fleet."""
     pool = None if where == "fleet" else Pool.objects.get(slug="own")
-    fleet_client.force_login(make_person("eve", role=role, pool=pool))
+    user = make_person("eve", role=role, pool=pool)
     wrong = []
     for name, method in itertools.product(names(), ("get", "post")):
-        with transaction.atomic():  # each starts from the same fleet
+        with transaction.atomic():  # each starts from the same fleet, signed in
+            fleet_client.force_login(user)
             target = address(name, "other" if where == "other" else "own")
             key = {"idempotency_key": str(uuid.uuid4())}
             status = getattr(fleet_client, method)(target, key).status_code

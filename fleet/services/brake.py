@@ -14,8 +14,8 @@ from fleet.doorbell import ring
 from fleet.execution.models import Host
 from fleet.models import Brake, Node, Replica
 from fleet.rules.brake import WINDOW_S, Turned, judge
-from fleet.selectors.brake import brake_now
 from fleet.rules.refusals import Conflict
+from fleet.selectors.brake import brake_now
 from fleet.services.trail import Actor, rule_actor, trail_add
 
 

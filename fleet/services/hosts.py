@@ -16,10 +16,10 @@ from fleet.doorbell import ring
 from fleet.execution.models import Host
 from fleet.models import Hold, KeyChange, Node
 from fleet.rules import hostkeys
+from fleet.rules.refusals import Conflict, NeedsReason, NotAllowed, Refused
 from fleet.selectors.scope import pools_of_nodes
 from fleet.services.holds import HOST_KEY, holds_lift
 from fleet.services.permits import permit_demand
-from fleet.rules.refusals import Conflict, NeedsReason, NotAllowed, Refused
 from fleet.services.trail import Actor, rule_actor, trail_add
 
 

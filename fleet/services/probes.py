@@ -24,10 +24,10 @@ from fleet.rules.message import say
 from fleet.rules.nodeset import fold_nodeset
 from fleet.rules.probe_cards import CardSeen, read_cards
 from fleet.rules.probe_reading import FactSeen, ProbeReading, read_probe
+from fleet.rules.refusals import Refused
 from fleet.selectors.scope import pools_of_nodes
 from fleet.services.permits import permit_demand
 from fleet.services.probe_store import cards_store, facts_store
-from fleet.rules.refusals import Refused
 from fleet.services.trail import Actor, rule_actor, trail_add, trail_add_all, trail_entry
 
 BATCH = 64
