@@ -98,9 +98,11 @@ def test_everything_dies_with_a_killed_owner(lab: Lab, own_block: str) -> None:
     owner.kill()
     owner.communicate()
 
-    wait_until(lambda: not keeping.marked(lab.directory), GONE_S, "the lab's processes to end")
+    def is_over() -> bool:
+        return not keeping.marked(lab.directory) and not lab.is_running()
+
+    wait_until(is_over, GONE_S, "the lab's processes to end")
     assert not any(procs.is_alive(pid, ticks) for pid, ticks in listener.items())
-    assert not lab.is_running()
 
 
 def test_what_a_killed_keeper_left_is_cleared_at_the_next_up(lab: Lab, own_block: str) -> None:
