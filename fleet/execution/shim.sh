@@ -1,8 +1,8 @@
 #!/bin/sh
 # The console's only file on a node: starts a command once, keeps its output, exit code and identity,
 # and stops it with proof. Called as `shim VERB SUBJECT FENCE`; stdin carries one argument a line, bytes
-# outside [A-Za-z0-9._/=:,@+-] as \ooo, and `;name value` lines for what is not an argument; `;end` or
-# EOF closes it. The answer is one line of JSON, then raw bytes. Nothing received is ever evaluated.
+# outside [A-Za-z0-9._/=:,@+-] as \ooo, and `;name value` lines for what is not an argument; `;end`
+# closes it. The answer is one line of JSON, then raw bytes. Nothing received is ever evaluated.
 # Behind a forced command it takes the three words from SSH_ORIGINAL_COMMAND.
 #
 # subjects/<subject>/: fence (highest seen), ident ("pid ticks boot runner ticks", written by the child
@@ -323,14 +323,14 @@ if [ $# -eq 0 ]; then # a forced command: the word shim and three more, or nothi
     set -f; set -- ${SSH_ORIGINAL_COMMAND:-}; set +f
     [ $# -eq 4 ] && [ "$1" = shim ] && [ "$2" != _run ] && shift || set --
 fi
-more=",\"sha256\":\"$(sha256sum "$self" 2>/dev/null | head -c 64)\""
-[ $# -eq 3 ] && number "$3" || die REFUSED "expected: shim VERB SUBJECT FENCE"
-case $2 in [!a-z0-9]* | *[!a-z0-9._-]* | '') die REFUSED "expected a subject name of a-z 0-9 . _ -" ;; esac
-[ ${#2} -le 80 ] || die REFUSED "expected a subject name of at most 80 characters"
-case $1 in probe | start | status | logs | stop | collect | list) ;; *) die REFUSED "unknown verb" ;; esac
+refuse() { more=",\"sha256\":\"$(sha256sum "$self" 2>/dev/null | head -c 64)\""; die REFUSED "$1"; }
+[ $# -eq 3 ] && number "$3" || refuse "expected: shim VERB SUBJECT FENCE"
+case $2 in [!a-z0-9]* | *[!a-z0-9._-]* | '') refuse "expected a subject name of a-z 0-9 . _ -" ;; esac
+[ ${#2} -le 80 ] || refuse "expected a subject name of at most 80 characters"
+case $1 in probe | start | status | logs | stop | collect | list) ;; *) refuse "unknown verb" ;; esac
 [ -n "${HOME:-}" ] || die ERROR "HOME is not set, so there is no place to remember anything"
-verb=$1 subject=$2 fence=$3 more='' dir=$root/subjects/$2 scratch=/dev/null first=''
-plan='' name='' argc=0 nenv=0 cwd='' plan_sha='' new_epoch='' offset=0 follow=0 grace=20 container='' guard=10
+verb=$1 subject=$2 fence=$3 dir=$root/subjects/$2 scratch=/dev/null first=''
+plan='' name='' argc=0 nenv=0 cwd='' plan_sha='' new_epoch='' offset=0 follow=0 grace=20 container='' guard=10 whole=''
 set --
 exec 3<&0
 [ -d "$root" ] || mkdir -p -m 700 "$root" 2>/dev/null
@@ -338,7 +338,7 @@ exec 3<&0
 while IFS= read -r line <&3 || [ -n "$line" ]; do
     case $line in ';'*) word=${line#* } ;; esac # not for arguments: on a long one it takes seconds
     case $line in
-    ';end') break ;;
+    ';end') whole=1; break ;;
     ';env '[A-Za-z_]*) decode "$word"
         case ${value%%=*} in *[!A-Za-z0-9_]*) die ERROR "not a name of an environment variable" ;; esac
         [ $# -eq $nenv ] || die ERROR "the environment comes before the command"
@@ -356,6 +356,8 @@ while IFS= read -r line <&3 || [ -n "$line" ]; do
         set -- "$@" "$value"; argc=$((argc + 1)); [ $verb != start ] || printf '%s\n' "$line" >>"$scratch" ;;
     esac
 done 2>/dev/null
+# A connection that broke looks like an end: half of a command must never run.
+case $verb$whole in start | stop | probe | collect) die ERROR "the input broke off, so nothing was done" ;; esac
 [ -z "$name" ] || plan="$plan $name:$within:$argc"
 
 case $verb in

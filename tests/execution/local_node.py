@@ -40,7 +40,7 @@ class LocalNode:
     def call(self, verb: str, subject: str, fence: int = 0, lines=()) -> tuple[dict, bytes]:
         """Run one verb to its end; return the answer and the bytes after it."""
         process = self.spawn(verb, subject, fence)
-        text = "".join(line + "\n" for line in lines).encode()
+        text = "".join(line + "\n" for line in (*lines, ";end")).encode()
         out, _ = process.communicate(text, timeout=60)
         first, _, body = out.partition(b"\n")
         return json.loads(first), body

@@ -328,7 +328,7 @@ class TestArguments:
         command = [found, "sh"] if shell == "busybox" else [found]
         result = subprocess.run(
             [*command, str(SHIM), "probe", "node", "0"],
-            input=f";section x 5\nprintf\n%s\n{plain_escapes}\n".replace("%s", "\\045s").encode(),
+            input=f";section x 5\nprintf\n%s\n{plain_escapes}\n;end\n".replace("%s", "\\045s").encode(),
             capture_output=True,
             env={"HOME": "/tmp", "PATH": os.environ["PATH"]},
             timeout=30,
@@ -353,6 +353,15 @@ class TestArguments:
         answer, _ = node.call("start", "s1", 1, ["touch", f"{node.home}/ran", line])
         assert answer["answer"] == "ERROR"
         assert word in answer["explanation"]
+        assert not (node.home / "ran").exists()
+
+    @pytest.mark.parametrize("verb", ["start", "stop", "probe", "collect"])
+    def test_input_that_breaks_off_does_nothing(self, node: LocalNode, verb):
+        process = node.spawn(verb, "s1", 5)
+        lines = f"touch\n{node.home}/ran\n{node.home}/half".encode()
+        answer = json.loads(process.communicate(lines, timeout=30)[0].partition(b"\n")[0])
+        assert answer["answer"] == "ERROR"
+        assert "broke off" in answer["explanation"]
         assert not (node.home / "ran").exists()
 
     def test_nul_is_refused_before_sending(self):

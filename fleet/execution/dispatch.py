@@ -1,0 +1,221 @@
+"""Asking for effects on nodes: the committed row is the order, the queue in Redis only a nudge.
+
+Dispatching twice under one purpose is harmless. Whatever Redis loses, the sweep queues again from the rows.
+Not in charge of who may ask (services) nor of carrying it out (hands.py).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import django_rq
+from django.db import connection, transaction
+from django.db.models import F, Value
+from django.db.models.functions import Coalesce, Now
+from redis.exceptions import RedisError
+
+from fleet.execution import moves, states
+from fleet.execution.faults import fault_point
+from fleet.execution.models import Command, Host, LogStream, Subject
+from fleet.execution.verbs import check_order
+
+logger = logging.getLogger(__name__)
+
+JOB = "fleet.execution.hands.carry_out"
+# A job may wait for one call and the connecting before it; then its horse is killed.
+JOB_MARGIN_S = 60
+SWEEP_LIMIT = 1024
+
+
+class PurposeTaken(ValueError):
+    """Two different orders under one purpose: a mistake of ours that would lose one of them."""
+
+
+def command_dispatch(
+    *,
+    purpose: str,
+    host: Host,
+    verb: str,
+    queue: str,
+    payload: dict[str, Any],
+    effect: str = "ensure",
+    subject: Subject | None = None,
+    deadline_s: float = 30.0,
+    topic: str = "",
+    due_at: datetime | None = None,
+) -> Command:
+    """Order one effect on one node; return its command, the existing one when the purpose was used.
+
+    A stop is never given up; anything else is not begun `deadline_s` seconds after it was due.
+    Raises WireError for what cannot be said to a node, PurposeTaken for a purpose of another order.
+    """
+    check_order(verb=verb, queue=queue, effect=effect, payload=payload, subject=subject)
+    due = Now() if due_at is None else Value(due_at)
+    command = Command(
+        purpose=purpose,
+        host=host,
+        subject=subject,
+        verb=verb,
+        queue=queue,
+        effect=effect,
+        payload=payload,
+        deadline_s=deadline_s,
+        topic=topic,
+        due_at=due,
+        expires_at=None if verb == "stop" else due + timedelta(seconds=deadline_s),
+        enqueued_at=Now() if due_at is None else None,
+    )
+    with transaction.atomic():
+        Command.objects.bulk_create([command], ignore_conflicts=True)
+        stored = Command.objects.get(purpose=purpose)
+        if (stored.host_id, stored.verb, stored.subject_id) != (host.pk, verb, command.subject_id):
+            raise PurposeTaken(
+                f"purpose {purpose!r} belongs to a {stored.verb} on host {stored.host_id}"
+            )
+        if verb == "stop" and subject is not None:
+            _forget_unsent_starts(subject)
+        if stored.state == states.QUEUED and due_at is None:
+            _enqueue_on_commit(stored, queue)
+    return stored
+
+
+def subject_create(
+    *,
+    host: Host,
+    name: str,
+    container: str = "",
+    plan_sha: str = "",
+    layout: dict[str, Any] | None = None,
+) -> Subject:
+    """Return the subject of this name with its log stream, made now or before."""
+    subject, _ = Subject.objects.get_or_create(
+        name=name, defaults={"host": host, "container": container, "plan_sha": plan_sha}
+    )
+    if subject.host_id != host.pk:
+        raise PurposeTaken(f"subject {name!r} lives on host {subject.host_id}, not on {host.pk}")
+    LogStream.objects.get_or_create(subject=subject, defaults={"layout": layout or {}})
+    return subject
+
+
+@transaction.atomic
+def command_cancel(*, command: Command) -> Command:
+    """Ask that a command does not happen, or is undone on the node; return the command that carries it.
+
+    Cancelled is only what was never sent or is proved gone. A start that has succeeded cannot become
+    cancelled any more: its subject is stopped by a command of its own, which is returned.
+    """
+    row = Command.objects.select_for_update().select_related("host", "subject").get(pk=command.pk)
+    if row.is_settled:
+        subject = row.subject
+        if (
+            row.verb != "start"
+            or row.state != states.SUCCEEDED
+            or subject is None
+            or subject.has_ended
+        ):
+            return row
+        return command_dispatch(
+            purpose=f"{row.purpose}/cancel"[:200],
+            host=row.host,
+            verb="stop",
+            queue="stop",
+            payload={"container": subject.container},
+            subject=subject,
+            topic=row.topic,
+        )
+    mine = Command.objects.filter(pk=row.pk)
+    if row.verb == "stop" and row.sent_at is not None:
+        return row  # what was asked to go is not asked to stay
+    if row.state == states.QUEUED and (row.sent_at is None or row.effect == "probe"):
+        moves.command_move(
+            mine, states.CANCELLED, explanation="cancelled before anything was sent to the node"
+        )
+    else:
+        mine.update(cancel_requested_at=Coalesce(F("cancel_requested_at"), Now()))
+        if row.state in (states.QUEUED, states.UNKNOWN):
+            mine.update(due_at=Now(), enqueued_at=Now())
+            _enqueue_on_commit(row, "stop")
+    row.refresh_from_db()
+    return row
+
+
+def sweep() -> int:
+    """Take over what dead hands held, give up what is too late, queue again what is due; return how many."""
+    count = moves.commands_release_expired()
+    late = Command.objects.filter(state=states.QUEUED, expires_at__lt=Now(), sent_at=None)
+    for command in late.only("deadline_s", "explanation", "attempt")[:SWEEP_LIMIT]:
+        count += len(_give_up(command))
+    due = moves.commands_take_due(_busy_queues(), SWEEP_LIMIT)
+    for queue in states.QUEUES:
+        rows = [(pk, deadline_s) for pk, name, deadline_s in due if name == queue]
+        _push(queue, rows)
+    return count + len(due)
+
+
+def _give_up(command: Command) -> list[int]:
+    tries = f"{command.attempt} attempts" if command.attempt else "no worker took it"
+    why = f"given up after its {command.deadline_s:g} s ({tries}); nothing was started on the node"
+    if command.explanation:
+        why = f"{why}. Last: {command.explanation}"
+    rows = Command.objects.filter(pk=command.pk, sent_at=None)
+    return moves.command_move(rows, states.FAILED, explanation=why[: moves.EXPLANATION_CAP])
+
+
+def _forget_unsent_starts(subject: Subject) -> None:
+    starts = Command.objects.filter(subject=subject, verb="start", sent_at=None)
+    moves.command_move(
+        starts.filter(state=states.QUEUED), states.CANCELLED, explanation="a stop came before it"
+    )
+
+
+class _Batch:
+    """Commands of one transaction on their way to the queues."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, list[tuple[int, float]]] = {}
+
+    def flush(self) -> None:
+        fault_point("after-commit-before-enqueue")
+        for queue, rows in self.rows.items():
+            _push(queue, rows)
+        fault_point("after-enqueue")
+
+
+def _enqueue_on_commit(command: Command, queue: str) -> None:
+    batch = getattr(connection, "execution_batch", None)
+    # A rolled back transaction has dropped its hook, and with it the batch.
+    if batch is None or not any(entry[1] == batch.flush for entry in connection.run_on_commit):
+        batch = connection.execution_batch = _Batch()
+        batch.rows.setdefault(queue, []).append((command.pk, command.deadline_s))
+        transaction.on_commit(batch.flush)
+    else:
+        batch.rows.setdefault(queue, []).append((command.pk, command.deadline_s))
+
+
+def _push(queue: str, rows: Sequence[tuple[int, float]]) -> None:
+    """Queue ids in jobs of up to 64. A lost job is found by the sweep, so Redis may be away."""
+    try:
+        for batch in _batches(rows):
+            django_rq.get_queue(queue).enqueue_call(
+                JOB,
+                args=([pk for pk, _ in batch],),
+                timeout=int(max(deadline_s for _, deadline_s in batch)) + JOB_MARGIN_S,
+                result_ttl=0,
+                failure_ttl=60,
+            )
+    except RedisError as error:
+        logger.warning("queue %s is not reachable, the sweep will queue again: %s", queue, error)
+
+
+def _batches(rows: Sequence[tuple[int, float]]) -> Iterable[Sequence[tuple[int, float]]]:
+    return (rows[start : start + moves.BATCH] for start in range(0, len(rows), moves.BATCH))
+
+
+def _busy_queues() -> list[str]:
+    try:
+        return [name for name in states.QUEUES if django_rq.get_queue(name).count]
+    except RedisError:
+        return []

@@ -1,0 +1,331 @@
+"""SSH to a node: the only door to paramiko. Pinned keys, deadlines on everything, one reader a channel.
+
+A connection belongs to the process that opened it: never open one before a fork. All spans are seconds from
+now. What a node sends is data; a broken or lying answer becomes an error with words, never a traceback.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Protocol
+
+import paramiko
+from django.conf import settings
+from paramiko.ssh_exception import SSHException
+
+from fleet.execution import ssh_http, wire
+from fleet.execution.addresses import AddressRefused, check_node_address
+from fleet.execution.faults import fault_point, scaled
+from fleet.execution.remote_body import Body
+from fleet.execution.remote_errors import (
+    AuthFailed,
+    Deadline,
+    HostKeyChanged,
+    HostKeyUnset,
+    HttpFailed,
+    RemoteError,
+    ShimRefused,
+    Unreachable,
+)
+
+CONNECT_S, LOGIN_S, SILENCE_S, KEEPALIVE_S = 10.0, 20.0, 10.0, 5.0
+# A login costs a loaded machine seconds, however fast the clock of a test runs.
+LOGIN_FLOOR_S = 6.0
+# sshd allows 10 sessions a connection, and frees one only when the remote process has ended.
+CHANNELS = 8
+
+__all__ = [
+    "AuthFailed",
+    "Body",
+    "Connection",
+    "Deadline",
+    "HostKeyChanged",
+    "HostKeyUnset",
+    "HttpFailed",
+    "RemoteError",
+    "ShimRefused",
+    "Unreachable",
+    "connect",
+    "scan_host_key",
+]
+
+
+class Endpoint(Protocol):
+    """What `connect` needs of a Host row."""
+
+    name: str
+    address: str
+    port: int
+    user: str
+    host_key: str
+    key_state: str
+    offered_key: str
+
+
+def connect(host: Endpoint, *, deadline: float) -> Connection:
+    """Open a connection to a node within `deadline` seconds. Raises RemoteError."""
+    if host.key_state == "changed":
+        raise HostKeyChanged(
+            f"{host.name}: its host key changed; blocked until a person pins the new key",
+            host.offered_key,
+        )
+    until = time.monotonic() + min(
+        deadline, scaled(CONNECT_S) + max(LOGIN_FLOOR_S, scaled(LOGIN_S))
+    )
+    transport = _handshake(host.name, host.address, host.port, until, pinned=host.host_key)
+    try:
+        _check_host_key(host, transport)
+        _log_in(host, transport, until)
+    except BaseException:
+        transport.close()
+        raise
+    transport.set_keepalive(int(max(1, scaled(KEEPALIVE_S))))
+    return Connection(transport, name=host.name, address=host.address)
+
+
+def scan_host_key(address: str, port: int) -> str:
+    """Return the key that a node shows, as "type base64", without logging in. Raises RemoteError."""
+    until = time.monotonic() + scaled(CONNECT_S) + max(LOGIN_FLOOR_S, scaled(LOGIN_S))
+    transport = _handshake(address, address, port, until)
+    try:
+        return _key_text(transport)
+    finally:
+        transport.close()
+
+
+class Connection:
+    """One logged-in SSH connection. Its calls may come from several threads."""
+
+    def __init__(self, transport: paramiko.Transport, *, name: str, address: str) -> None:
+        self.name = name
+        self.address = address
+        self._transport = transport
+        self._slots = threading.BoundedSemaphore(CHANNELS)
+        self._is_forced = False
+        self._arriving = threading.Lock()
+
+    @property
+    def is_alive(self) -> bool:
+        return bool(self._transport.is_active())
+
+    def shim(
+        self,
+        verb: str,
+        subject: str,
+        fence: int,
+        lines: Sequence[str] = (),
+        *,
+        deadline: float,
+        stdin_open: bool = False,
+    ) -> tuple[dict[str, Any], Body]:
+        """Call the shim; return its answer and what follows it. The shim arrives by itself when missing.
+
+        `stdin_open` keeps the call's stdin open until the body is closed, for output that is followed:
+        then `deadline` counts for the answer only. Raises RemoteError.
+        """
+        words = wire.check_words(verb, subject, fence)
+        text = "".join(f"{line}\n" for line in (*lines, ";end")).encode()
+        until = time.monotonic() + deadline
+        for _ in range(3):
+            body = self._exec(
+                wire.command_line(words, forced=self._is_forced), text, until, stdin_open
+            )
+            fault_point(f"{verb}-sent")
+            answer = body.read_answer()
+            if answer["answer"] == "NOSHIM":
+                self._arrive(until)
+            elif answer["answer"] == "REFUSED" and "sha256" in answer and not self._is_forced:
+                self._accept_forced(answer)
+            else:
+                if stdin_open:
+                    body.until = None
+                return answer, body
+            body.close()
+        raise ShimRefused(
+            f"{self.name}: the shim was put there and is not found; is HOME another one?"
+        )
+
+    def http(
+        self,
+        method: str,
+        path: str,
+        *,
+        port: int,
+        address: str = "",
+        headers: dict[str, str] | None = None,
+        body: bytes | None = None,
+        deadline: float,
+        limit: int = 4 * 1024 * 1024,
+    ) -> ssh_http.HttpAnswer:
+        """Send one HTTP request from the node to `address` (its own when empty). Raises RemoteError."""
+        until = time.monotonic() + deadline
+        try:
+            target = check_node_address(address or self.address, port), port
+        except AddressRefused as error:
+            raise HttpFailed(f"{self.name}: {error}") from None
+        channel = self._open("direct-tcpip", until, dest_addr=target, src_addr=("127.0.0.1", 0))
+        try:
+            request = ssh_http.HttpRequest(method, path, dict(headers or {}), body, limit)
+            return ssh_http.ask(channel, request, host=f"{target[0]}:{port}", until=until)
+        except TimeoutError:
+            why = f"no whole answer in {deadline:.1f} s"
+            raise HttpFailed(f"{self.name}: port {port}: {why}", may_have_run=True) from None
+        except (ssh_http.HttpBroken, OSError, EOFError, SSHException) as error:
+            raise HttpFailed(f"{self.name}: port {port}: {error}", may_have_run=True) from error
+        finally:
+            channel.close()
+            self._slots.release()
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def _exec(self, command: str, text: bytes, until: float, stdin_open: bool) -> Body:
+        channel = self._open("session", until)
+        # exec waits for the server's reply without a limit of its own.
+        guard = threading.Timer(max(0.0, until - time.monotonic()), channel.close)
+        guard.daemon = True
+        guard.start()
+        body = Body(channel, self.name, until, self._slots.release)
+        try:
+            channel.exec_command(command)
+            channel.settimeout(max(0.01, until - time.monotonic()))
+            channel.sendall(text)
+            if not stdin_open:
+                channel.shutdown_write()
+        except (SSHException, OSError, EOFError) as error:
+            body.close()
+            raise self._broken(error, until, may_have_run=True) from error
+        finally:
+            guard.cancel()
+        return body
+
+    def _open(self, kind: str, until: float, **target: Any) -> paramiko.Channel:
+        if not self._slots.acquire(timeout=max(0.0, until - time.monotonic())):
+            raise Deadline(f"{self.name}: all {CHANNELS} channels of the connection are busy")
+        try:
+            span = max(0.01, until - time.monotonic())
+            return self._transport.open_channel(kind, timeout=span, **target)
+        except paramiko.ChannelException as error:
+            self._slots.release()
+            if kind == "session":
+                raise Unreachable(f"{self.name}: no more sessions: {error.text}") from error
+            raise HttpFailed(f"{self.name}: port {target['dest_addr'][1]}: {error.text}") from error
+        except (SSHException, OSError, EOFError) as error:
+            self._slots.release()
+            raise self._broken(error, until, may_have_run=False) from error
+
+    def _broken(self, error: Exception, until: float, *, may_have_run: bool) -> RemoteError:
+        if time.monotonic() >= until:
+            return Deadline(f"{self.name}: no answer in time", may_have_run=may_have_run)
+        what = str(error) or type(error).__name__
+        return Unreachable(f"{self.name}: the connection failed: {what}", may_have_run=may_have_run)
+
+    def _arrive(self, until: float) -> None:
+        with self._arriving:
+            body = self._exec(wire.command_line(None), wire.shim_text(), until, stdin_open=False)
+            answer = body.read_answer()
+            body.close()
+        if answer["answer"] != "ARRIVED":
+            why = answer.get("explanation") or "no reason given"
+            raise ShimRefused(f"{self.name}: the shim cannot be put there: {why}")
+
+    def _accept_forced(self, answer: dict[str, Any]) -> None:
+        if answer["sha256"] != wire.shim_sha256():
+            raise ShimRefused(
+                f"{self.name}: its forced command is a shim with sha256 {str(answer['sha256'])[:64]!r}, "
+                f"this console needs {wire.shim_sha256()}; install that one"
+            )
+        self._is_forced = True
+
+
+def _handshake(
+    name: str, address: str, port: int, until: float, *, pinned: str = ""
+) -> paramiko.Transport:
+    try:
+        address = check_node_address(address, port)
+        span = min(scaled(CONNECT_S), until - time.monotonic())
+        sock = socket.create_connection((address, port), timeout=max(0.1, span))
+    except AddressRefused as error:
+        raise Unreachable(f"{name}: {error}") from None
+    except OSError as error:
+        raise Unreachable(f"{name}: cannot connect to {address} port {port}: {error}") from error
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):  # keepalive alone does not notice a dead peer
+        sock.setsockopt(
+            socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(max(1.0, scaled(SILENCE_S)) * 1000)
+        )
+    transport = paramiko.Transport(sock)
+    transport.daemon = True
+    try:
+        _prefer(transport, pinned)
+        span = max(0.1, until - time.monotonic())
+        transport.banner_timeout = transport.handshake_timeout = transport.auth_timeout = span
+        transport.start_client(timeout=span)
+        transport.get_remote_server_key()  # start_client returns quietly when its time is over
+    except (SSHException, OSError, EOFError) as error:
+        transport.close()
+        why = str(error) or type(error).__name__
+        raise Unreachable(
+            f"{name}: {address} port {port} does not speak SSH in time: {why}"
+        ) from error
+    return transport
+
+
+def _prefer(transport: paramiko.Transport, pinned: str) -> None:
+    """Ask for the pinned kind of key first: a server shows one of several."""
+    kind = pinned.partition(" ")[0]
+    wanted = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}.get(kind, (kind,))
+    options = transport.get_security_options()
+    known = list(options.key_types)
+    options.key_types = [k for k in known if k in wanted] + [k for k in known if k not in wanted]
+
+
+def _key_text(transport: paramiko.Transport) -> str:
+    key = transport.get_remote_server_key()
+    return f"{key.get_name()} {key.get_base64()}"
+
+
+def _check_host_key(host: Endpoint, transport: paramiko.Transport) -> None:
+    offered = _key_text(transport)
+    if not host.host_key:
+        raise HostKeyUnset(
+            f"{host.name}: no host key is pinned; a person has to accept it", offered
+        )
+    if offered.split() != host.host_key.split()[:2]:
+        raise HostKeyChanged(
+            f"{host.name}: its host key is not the pinned one; nothing was sent", offered
+        )
+
+
+def _log_in(host: Endpoint, transport: paramiko.Transport, until: float) -> None:
+    key = _console_key()
+    transport.auth_timeout = max(0.1, until - time.monotonic())
+    try:
+        transport.auth_publickey(host.user, key)
+    except paramiko.AuthenticationException as error:
+        if time.monotonic() >= until:
+            raise Deadline(f"{host.name}: the login took too long") from error
+        raise AuthFailed(
+            f"{host.name}: user {host.user} does not accept the console's key {key.get_name()}"
+        ) from error
+    except (SSHException, OSError, EOFError) as error:
+        raise Unreachable(f"{host.name}: the login broke off: {error}") from error
+
+
+def _console_key() -> paramiko.PKey:
+    path = Path(settings.SSH_KEY_FILE)
+    try:
+        return _load_key(path, path.stat().st_mtime_ns)
+    except (OSError, SSHException, ValueError, TypeError) as error:
+        raise AuthFailed(f"the console's own key {path} cannot be read: {error}") from error
+
+
+# Once a process: the consistency check of an RSA key takes 112 ms of CPU (measured 2026-11-29).
+@lru_cache(maxsize=4)
+def _load_key(path: Path, mtime_ns: int) -> paramiko.PKey:
+    return paramiko.PKey.from_path(path)

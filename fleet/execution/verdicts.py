@@ -1,0 +1,149 @@
+"""What an answer of the shim means for a command and its subject. Pure: no network, no database.
+
+An answer is checked before it is believed: for another subject, with a fence that nobody gave, or of the wrong
+shape it decides nothing, and the command says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fleet.execution import states
+from fleet.execution.output import Section
+
+ANSWERS = {
+    "probe": {"PROBE"},
+    "collect": {"COLLECT"},
+    "start": {"STARTED", "ADOPTED", "DONE", "LOST", "FENCED", "BUSY", "GONE", "NOSPACE"},
+    "status": {"RUNNING", "DONE", "LOST", "ABSENT", "FENCED"},
+    "stop": {"GONE", "ALIVE", "UNCONFIRMED", "ABSENT", "FENCED", "BUSY"},
+}
+_EVERYWHERE = {"ERROR", "REFUSED"}
+_KEPT_CHARACTERS = 2000
+
+
+class AnswerLies(Exception):
+    """The node's answer cannot be true; the message says what was expected and what was found."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a subject turned out to be: a state, and what the node said of it."""
+
+    state: str
+    fence: int
+    pid: int | None = None
+    start_ticks: int | None = None
+    boot_id: str = ""
+    rc: int | None = None
+    epoch: int = 0
+    explanation: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a command went. `state` None: not settled, try again later."""
+
+    state: str | None
+    explanation: str = ""
+    answer: dict[str, Any] | None = None
+    sections: Sequence[Section] = ()
+    seen: Seen | None = None
+    is_sure_not_run: bool = field(default=False)  # the node itself said that nothing happened
+
+
+def check_answer(
+    answer: dict[str, Any], *, verb: str, subject: str, fence: int, last_fence: int
+) -> None:
+    """Raise AnswerLies unless the answer can be one to this call."""
+    word = answer["answer"]
+    if word not in ANSWERS[verb] | _EVERYWHERE:
+        raise AnswerLies(f"answered {_short(word)} to {verb}, which is no answer to it")
+    if word in _EVERYWHERE:
+        return
+    if answer.get("subject") != subject:
+        raise AnswerLies(f"answered for {_short(answer.get('subject'))}, asked was {subject}")
+    found = _whole(answer, "fence", default=0)
+    if found > last_fence:
+        raise AnswerLies(f"shows fence {found}, but the last one given is {last_fence}")
+    if verb in ("start", "stop") and word not in ("FENCED", "BUSY") and found != fence:
+        raise AnswerLies(f"acted under fence {found}, asked was {fence}")
+    for name, high in (("pid", 2**31), ("start_ticks", 2**62), ("rc", 255), ("epoch", 2**31)):
+        if _whole(answer, name, default=0) > high:
+            raise AnswerLies(f"{name} is {_short(answer[name])}")
+    if not isinstance(answer.get("boot_id", ""), str) or len(answer.get("boot_id", "")) > 40:
+        raise AnswerLies(f"boot_id is {_short(answer['boot_id'])}")
+    if word in ("STARTED", "ADOPTED", "RUNNING") and not answer.get("pid"):
+        raise AnswerLies(f"answered {word} without a process")
+    if word == "DONE" and answer.get("rc") is None:
+        raise AnswerLies("answered DONE without an exit code")
+
+
+def judge_start(answer: dict[str, Any]) -> Outcome:
+    """Judge the answer to `start`, or to `status` when it is too late to start."""
+    word, why = answer["answer"], _why(answer)
+    match word:
+        case "STARTED" | "ADOPTED" | "RUNNING":
+            return Outcome(states.SUCCEEDED, why, answer, seen=_seen(states.SUBJECT_LIVE, answer))
+        case "DONE":
+            return Outcome(states.SUCCEEDED, why, answer, seen=_seen(states.SUBJECT_DONE, answer))
+        case "LOST":
+            seen = _seen(states.SUBJECT_LOST, answer)
+            return Outcome(states.FAILED, f"started, then lost: {why}", answer, seen=seen)
+        case "GONE":
+            return Outcome(states.FAILED, why, answer, seen=_seen(states.SUBJECT_GONE, answer))
+        case "ABSENT":
+            why = "the node was not reached in time, and it never started there"
+            seen = _seen(states.SUBJECT_GONE, answer, why)
+            return Outcome(states.FAILED, why, answer, seen=seen)
+        case "BUSY" | "FENCED":
+            return Outcome(None, f"{word}: {why}", answer, is_sure_not_run=True)
+    return Outcome(states.FAILED, f"the node refused to start it: {why}", answer)
+
+
+def judge_stop(answer: dict[str, Any], *, is_cancel: bool = False) -> Outcome:
+    """Judge the answer to `stop`; `is_cancel` when a start is being undone."""
+    word, why = answer["answer"], _why(answer)
+    match word:
+        case "GONE" | "ABSENT":
+            seen = _seen(states.SUBJECT_GONE, answer)
+            state = states.CANCELLED if is_cancel else states.SUCCEEDED
+            return Outcome(state, why, answer, seen=seen)
+        case "ALIVE":
+            alive = _short(answer.get("alive"))
+            return Outcome(states.UNKNOWN, f"not gone: {alive}: {why}", answer)
+        case "UNCONFIRMED":
+            return Outcome(states.UNKNOWN, f"cannot be confirmed gone: {why}", answer)
+    return Outcome(states.UNKNOWN, f"{word}: {why}", answer)
+
+
+def _seen(state: str, answer: dict[str, Any], explanation: str = "") -> Seen:
+    return Seen(
+        state=state,
+        fence=_whole(answer, "fence", default=0),
+        pid=answer.get("pid"),
+        start_ticks=answer.get("start_ticks"),
+        boot_id=answer.get("boot_id") or "",
+        rc=answer.get("rc"),
+        epoch=_whole(answer, "epoch", default=0),
+        explanation=explanation or _why(answer),
+    )
+
+
+def _why(answer: dict[str, Any]) -> str:
+    return str(answer.get("explanation") or "")[:_KEPT_CHARACTERS]
+
+
+def _whole(answer: dict[str, Any], name: str, *, default: int) -> int:
+    value = answer.get(name)
+    if value is None:
+        return default
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise AnswerLies(f"{name} is {_short(value)}, expected a whole number")
+    return value
+
+
+def _short(value: Any) -> str:
+    return repr(value)[:120]
