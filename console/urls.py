@@ -11,6 +11,9 @@ urlpatterns = [
     path("", include("releases.urls")),
 ]
 
+handler404 = "console.error_pages.not_found"
+handler500 = "console.error_pages.failed"
+
 websocket_urlpatterns = [
     path("ws/page/", consumers.PageConsumer.as_asgi(), name="ws-page"),
     path("ws/log/<str:launch>/", consumers.LogConsumer.as_asgi(), name="ws-log"),

@@ -9,7 +9,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import get_language, gettext, pgettext
 
-from fleet.rules.visible import visible as make_visible
+from fleet.rules.log_text import show_text
 
 register = template.Library()
 DASH = "–"
@@ -138,8 +138,8 @@ def clocks(now: datetime | None) -> dict[str, object]:
 
 @register.filter
 def visible(text: str) -> str:
-    """Node text with every control and direction mark made visible."""
-    return make_visible(text)
+    """A line of node text without escape sequences, its other controls made visible."""
+    return show_text(text)
 
 
 @register.filter

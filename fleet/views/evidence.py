@@ -9,8 +9,8 @@ from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_safe
 
 from fleet.models import Evidence
-from fleet.rules.visible import visible_bytes
 from fleet.views.parts import render_page
+from fleet.views.raw_text import raw_text
 
 SHOWN_BYTES = 256 * 1024
 
@@ -27,7 +27,7 @@ def evidence(request: HttpRequest, pk: int) -> HttpResponse:
         "section": "replicas",
         "evidence": found,
         "is_whole": hashlib.sha256(body).hexdigest() == found.sha256,
-        "text": visible_bytes(body[:SHOWN_BYTES]),
+        "text": raw_text(body[:SHOWN_BYTES]),
         "is_cut": len(body) > SHOWN_BYTES,
     }
     return render_page(request, "fleet/evidence.html", context)

@@ -16,11 +16,11 @@ from fleet.models import Fact, Gpu, Hold
 from fleet.rules import hostkeys
 from fleet.rules.message import said
 from fleet.rules.policy import may
-from fleet.rules.visible import visible_bytes
 from fleet.selectors.node_page import NodeSeen, neighbours, node_seen, probe_command, topology_of
 from fleet.services.holds import HOST_KEY, owner_of
 from fleet.services.trail import actor_of
 from fleet.views.parts import render_page
+from fleet.views.raw_text import raw_text
 from fleet.views.topology import matrix
 
 LONGEST_VALUE = 60
@@ -78,7 +78,7 @@ def probe_raw(request: HttpRequest, name: str, pk: int, section: str) -> HttpRes
         "argv": _argv_of(command, section),
         "found": found,
         "part": section,
-        "text": visible_bytes(found.body),
+        "text": raw_text(found.body),
     }
     return render_page(request, "fleet/probe_raw.html", context)
 
@@ -116,15 +116,18 @@ def _fact(fact: Fact, now: datetime) -> dict[str, Any]:
     is_expired = fact.expires_at <= now
     return {
         "fact": fact,
-        "text": "" if fact.value is None else _short(fact.value),
+        "text": "" if fact.value is None else _short(fact.value, fact.unit),
+        "unit": "" if fact.unit == "B" else fact.unit,
         "problem": said(fact.problem, _),
         "is_expired": is_expired,
     }
 
 
-def _short(value: Any) -> str:
+def _short(value: Any, unit: str = "") -> str:
     if isinstance(value, dict | list):
         return _("%(n)d values") % {"n": len(value)}
+    if unit == "B" and isinstance(value, int | float):
+        return f"{value / 2**30:,.1f} GiB"
     text = str(value)
     return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
 

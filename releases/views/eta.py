@@ -13,6 +13,7 @@ from releases.models import Launch
 from releases.rules.phases import Estimate
 
 WIDTH = 360
+BAND_MIN = 4.0
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def eta_drawn(launch: Launch, estimate: Estimate | None, now: datetime) -> Eta:
         launch.created_at,
         True,
         now_at=round(WIDTH * elapsed / total, 1),
-        low_at=round(WIDTH * min(1.0, (elapsed + estimate.low_s) / total), 1),
+        low_at=round(min(WIDTH - BAND_MIN, WIDTH * (elapsed + estimate.low_s) / total), 1),
         window=window,
         explanation=_left_words(estimate),
         label=window,

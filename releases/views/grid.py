@@ -12,9 +12,6 @@ from releases.rules.phases import GOLDEN, PREFLIGHT, Span
 from releases.selectors.launch_page import ROW_ORDER, LaunchSeen, PlaceSeen
 from releases.views.words import ROW_WORDS
 
-# The highest row that a launch in this state has left behind, whatever the logs say.
-_DONE_BY_STATE = {rules.WARMING: "capture", rules.READY: GOLDEN}
-
 
 @dataclass(frozen=True)
 class Cell:
@@ -71,9 +68,7 @@ def done_rows(seen: LaunchSeen) -> list[str]:
 
 def _cell(seen: LaunchSeen, place: PlaceSeen, row: str) -> Cell:
     launch, order = seen.launch, ROW_ORDER.index
-    current = _current(launch.state, place)
-    if launch.ready_at and not launch.ended_at:
-        current = "ready"
+    current = "ready" if launch.ready_at else _current(launch.state, place)
     if current == "ready" or (current and order(row) < order(current)):
         return Cell("ok")
     if row != current:

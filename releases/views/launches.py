@@ -30,6 +30,7 @@ from releases.selectors.launch_page import (
     row_history,
 )
 from releases.services.launches import LaunchRefused, launch_create, launch_preview, launch_stop
+from releases.views.ends import launch_ends
 from releases.views.eta import eta_drawn
 from releases.views.grid import done_rows, launch_grid
 from releases.views.plan import plan_drawn
@@ -113,6 +114,8 @@ def launch(request: HttpRequest, name: str, generation: int) -> HttpResponse:
         "drawn": plan_drawn(found.plan, found.plan_sha256),
         "is_live": found.state not in rules.ENDED,
         "is_ending": found.state in {rules.FREEZING, rules.STOPPING},
+        "is_going_down": bool(found.cause) or found.state in {rules.FREEZING, rules.STOPPING},
+        "ends": launch_ends(seen),
         "next_generation": generation + 1,
         "may_stop": may(request.user, "launch-stop", found.replica.pool),
     }

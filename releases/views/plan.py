@@ -13,6 +13,7 @@ class PlanLine:
     """One flag with its value, or a run of equal lines that is folded (`folded` > 0)."""
 
     text: str
+    number: int = 0
     is_changed: bool = False
     folded: int = 0
 
@@ -70,7 +71,10 @@ def argv_lines(argv: list[str]) -> list[str]:
 
 def _node(position: dict[str, Any], sha256: str, against: list[str] | None) -> PlanNode:
     lines = argv_lines(argv_of(position, sha256))
-    drawn = [PlanLine(text) for text in lines] if against is None else _differing(lines, against)
+    if against is None:
+        drawn = [PlanLine(text, number) for number, text in enumerate(lines, 1)]
+    else:
+        drawn = _differing(lines, against)
     return PlanNode(
         position["node"], position["position"], position["address"], position["container"], drawn
     )
@@ -78,12 +82,12 @@ def _node(position: dict[str, Any], sha256: str, against: list[str] | None) -> P
 
 def _differing(lines: list[str], against: list[str]) -> list[PlanLine]:
     known, drawn, equal = set(against), [], 0
-    for text in lines:
+    for number, text in enumerate(lines, 1):
         if text in known:
             equal += 1
             continue
         if equal:
             drawn.append(PlanLine("", folded=equal))
-        drawn.append(PlanLine(text, is_changed=True))
+        drawn.append(PlanLine(text, number, is_changed=True))
         equal = 0
     return [*drawn, PlanLine("", folded=equal)] if equal else drawn

@@ -132,9 +132,11 @@
       retryMs = Math.min(retryMs * 2, 5000);
     });
   }
-  // a half-dead connection says nothing at all, not even the heartbeat
-  setInterval(() => { if (!downSince && Date.now() - heardAt > DEAF_MS) socket?.close(); }, POLL_EVERY_MS);
-  setInterval(() => { if (downSince && Date.now() - downSince > POLL_AFTER_MS) ringAll(); }, POLL_EVERY_MS);
+  setInterval(() => {
+    if (downSince && Date.now() - downSince > POLL_AFTER_MS) ringAll();
+    // a half-dead connection says nothing at all, not even the heartbeat
+    if (!downSince && Date.now() - heardAt > DEAF_MS) socket?.close();
+  }, POLL_EVERY_MS);
 
   // -- the status bar
   function show() {
@@ -152,9 +154,9 @@
     waits.querySelector("b").textContent = String(waiting.size);
   }
   bar.querySelector("[data-waits]").addEventListener("click", () => { placeWaiting(true); show(); });
-  setInterval(() => { placeWaiting(false); show(); }, 500);
 
   for (const root of document.querySelectorAll("[data-live]")) remember(root);
-  if (topics.length) connect();
-  else bar.querySelector("[data-socket=none]").hidden = true;
+  if (!topics.length) return; // a page of facts that do not change
+  setInterval(() => { placeWaiting(false); show(); }, 500);
+  connect();
 })();

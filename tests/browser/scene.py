@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.contrib.auth.hashers import Argon2PasswordHasher
 from django.db.models.functions import Now
 from django.utils import timezone
 
 from fleet.execution import log_format
 from fleet.execution.models import (
     Command,
-    CommandOutput,
     Host,
     Lease,
     LogChunk,
@@ -19,6 +19,7 @@ from fleet.execution.models import (
     Scrape,
     Subject,
 )
+from fleet.execution.output import Section, sections_pack
 from fleet.models import (
     Evidence,
     Fact,
@@ -102,7 +103,8 @@ def draw() -> None:
     probe(nodes[0], "pass")
     launches(pools["glm52"])
     trail()
-    Tick.objects.create(name="fleet", at=timezone.now())
+    later = timezone.now() + timedelta(hours=1)  # nothing ticks here, and no page should say so
+    Tick.objects.create(name="fleet", at=later)
     Lease.objects.create(
         name="watch", owner="watch-1", until=timezone.now(), fence=1, beaten_at=timezone.now()
     )
@@ -111,7 +113,8 @@ def draw() -> None:
 def people() -> None:
     for name, role in factories.ROLES.items():
         user = factories.make_person(name, role="")
-        user.set_password(PASSWORD)
+        # the web process has the real settings, whose hasher is not the fast one of tests
+        user.password = Argon2PasswordHasher().encode(PASSWORD, "seasalt-of-scene")
         user.save()
         RoleGrant.objects.get_or_create(user=user, role=role, pool=None)
 
@@ -240,13 +243,7 @@ def probe(node: Node, verdict: str) -> None:
         settled_at=ago,
     )
     body = b"GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)\n\x1b]52;c;aGVsbG8=\x07<script>alert(1)</script> \xe2\x80\xaetxt\n"
-    CommandOutput.objects.create(
-        command=command,
-        sections=[
-            {"section": "gpu-list", "rc": 0, "ms": 41, "bytes": len(body), "truncated": False}
-        ],
-        body=log_format.zstandard.compress(body),
-    )
+    sections_pack(command.pk, [Section("gpu-list", rc=0, ms=41, body=body)]).save()
     is_bad = verdict == "fail"
     NodeProbe.objects.create(
         run=run,
