@@ -1,8 +1,9 @@
 """The HTTP surface of a serving head: routes, answers, streams, errors, aborts."""
 
 import json
+import socket
 
-from tests.lab_engine.units import GLM, REVISION, Container
+from tests.lab_engine.units import GLM, REVISION, Container, Units
 from tests.waiting import wait_until
 
 
@@ -142,3 +143,27 @@ def test_requests_on_one_connection_are_answered_in_turn(head: Container) -> Non
 def test_every_request_is_in_the_access_log(head: Container) -> None:
     head.ask("/ping?probe=9")
     head.wait_for_line('"\x1b[1mGET /ping?probe=9 HTTP/1.1\x1b[0m" \x1b[32m200 OK\x1b[0m')
+
+
+def test_a_body_of_the_wrong_inside_is_a_bad_request(head: Container) -> None:
+    messages = [{"role": "user", "content": "x"}]
+    for odd in ({"n": "many"}, {"stream_options": "yes", "stream": True}, {"min_tokens": []},
+                {"chat_template_kwargs": 7}, {"messages": ["x"]}, {"messages": "x"}):  # fmt: skip
+        body = {"model": GLM, "messages": messages, **odd}
+        assert head.ask("/v1/chat/completions", body).status == 400, odd
+    assert head.metric("vllm:num_requests_running") == 0
+
+
+def test_bytes_that_are_no_request_are_answered_and_closed(head: Container) -> None:
+    with socket.create_connection((head.address, head.port), timeout=20) as sock:
+        sock.sendall(b"\x16\x03\x01\r\n\r\n")
+        assert sock.recv(100).startswith(b"HTTP/1.1 400")
+        while sock.recv(100):
+            pass
+
+
+def test_a_key_guards_v1_only(units: Units) -> None:
+    container = units.serving_small("--api-key", "s3cret")
+    assert container.ask("/health").status == 200
+    assert container.ask("/v1/models").status == 401
+    assert container.ask("/v1/models", authorization="Bearer s3cret").status == 200

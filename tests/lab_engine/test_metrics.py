@@ -1,7 +1,7 @@
 """/metrics: the families of the version, counts that move with requests, the client's spelling."""
 
 from fleet.lab.engine.metrics import Histogram, spell
-from tests.lab_engine.units import Container
+from tests.lab_engine.units import Container, Units
 
 
 def test_counters_follow_a_request(head: Container) -> None:
@@ -68,3 +68,16 @@ def test_a_histogram_puts_a_border_value_below_its_border() -> None:
     for value in (1.0, 1.5, 9.0):
         histogram.observe(value)
     assert histogram.counts == [1, 1, 1]
+
+
+def test_speculation_has_its_own_counters(units: Units) -> None:
+    flags = "--speculative-config.method mtp --speculative-config.num_speculative_tokens 3"
+    container = units.serving_small(*flags.split())
+    container.chat("go on", max_tokens=500, ignore_eos=True)
+    drafts = container.metric("vllm:spec_decode_num_drafts_total")
+    drafted = container.metric("vllm:spec_decode_num_draft_tokens_total")
+    accepted = container.metric("vllm:spec_decode_num_accepted_tokens_total")
+    assert drafted == 3 * drafts
+    assert 2.3 < 1 + accepted / drafts < 2.6
+    page = container.ask("/metrics").body.decode()
+    assert 'accepted_tokens_per_pos_total{engine="0",model_name="glm-5.2-fp8",position="2"}' in page

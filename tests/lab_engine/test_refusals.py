@@ -124,3 +124,19 @@ def test_an_empty_model_directory_is_named(units: Units) -> None:
     container = units.single("-pp", "1", with_weights=False, scales=FASTER)
     assert container.wait_for_exit() == 1
     assert "Cannot find any model weights with `/models/glm-5.2-fp8/" in container.log
+
+
+def test_a_forced_gid_index_of_the_wrong_kind_fails_the_start(units: Units) -> None:
+    head, follower = units.glm_pair(scales=FASTER, env={"NCCL_IB_GID_INDEX": "5"})
+    assert head.wait_for_exit() == 1
+    in_order(
+        head.log, "misc/ibvwrap.cc:307 NCCL WARN Call to ibv_modify_qp failed with 22",
+        "local GID index 5", "RuntimeError: NCCL error: unhandled system error",
+    )  # fmt: skip
+    assert follower.wait_for_exit() == 1
+
+
+def test_more_ranks_than_cards_are_refused(units: Units) -> None:
+    container = units.small("--tensor-parallel-size", "4", gpus=[6, 7])
+    assert container.wait_for_exit() == 1
+    assert "CUDA error: invalid device ordinal" in container.log

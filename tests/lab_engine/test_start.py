@@ -172,3 +172,8 @@ def test_eight_data_parallel_engines_have_eight_fronts(units: Units) -> None:
     assert 'vllm:num_requests_running{engine="7"' in page
     assert "process_" not in page
     assert "_created" not in page
+
+
+def test_ranks_are_told_by_the_nodes_gpu_numbers(units: Units) -> None:
+    container = units.serving_small(gpus=[4, 5])
+    assert [w["local_rank"] for w in container.workers if w["rank"] is not None] == [4, 5]

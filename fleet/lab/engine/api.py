@@ -57,8 +57,22 @@ class Api:
             self._check_key(request)
             await route(request)
         except ApiError as error:
-            if not request.status:
-                request.answer_json(error.status, error.body())
+            self._refuse(request, error)
+        except (TypeError, ValueError, AttributeError, KeyError, RecursionError) as error:
+            # A body of the right shape at the top may hold anything below.
+            self._refuse(request, ApiError(400, f"{type(error).__name__}: {error}"))
+
+    def _refuse(self, request: Request, error: ApiError) -> None:
+        if request.status:
+            request.connection.close()
+            return
+        if error.status == 404:
+            self.engine.fronts[0].error(
+                "serving.py:274",
+                f"Error with model error=ErrorInfo(message={error.message!r},"
+                f" type={error.kind!r}, param={error.param!r}, code=404)",
+            )
+        request.answer_json(error.status, error.body())
 
     def _check_key(self, request: Request) -> None:
         """Only /v1 is behind the key, as in vLLM."""

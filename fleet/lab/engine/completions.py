@@ -17,6 +17,11 @@ from .serving_state import ServingState
 DEAD = "EngineCore encountered an issue. See stack trace (above) for the root cause."
 AFTER_SHUTDOWN = "cannot schedule new futures after shutdown"
 TYPES = {400: "BadRequestError", 401: "Unauthorized", 404: "NotFoundError"}
+# Checked before anything is streamed; what else is odd fails before the first byte.
+KINDS = {
+    "stream_options": dict, "chat_template_kwargs": dict, "n": int, "min_tokens": int,
+    "stop": (str, list),
+}  # fmt: skip
 
 
 class ApiError(Exception):
@@ -83,6 +88,9 @@ class Completions:
             raise ApiError(400, f"[{{'type': 'json_invalid', 'msg': '{error}'}}]") from error
         if not isinstance(body, dict):
             raise ApiError(400, "[{'type': 'model_attributes_type', 'loc': ('body',)}]")
+        for name, kinds in KINDS.items():
+            if body.get(name) is not None and not isinstance(body[name], kinds):
+                raise ApiError(400, f"[{{'type': 'wrong_type', 'loc': ('body', '{name}')}}]")
         return body
 
     def check_model(self, body: dict) -> None:

@@ -35,7 +35,7 @@ class Engine:
         self.shape: ModelShape = find_shape(f"{self.files.slug} {plan.model}", architecture)
         unit = (config.get("labels") or {}).get("fleet.unit", "")
         self.faults = Faults(os.path.join(self.node["dir"], "faults.json"), unit)
-        self.workers = Workers(container_dir, self.node["dir"])
+        self.workers = Workers(container_dir, self.node["dir"], self._gpus())
         self.link: Link = self._make_link()
         self.phase = "start"
         self.main = Voice(log, "APIServer" if self.serves else "", os.getpid())
@@ -43,6 +43,13 @@ class Engine:
         self.fronts: list[Voice] = [self.main]
         self.cores: list[Voice] = []
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def _gpus(self) -> list[int]:
+        """Return the node's GPU numbers that the container's processes see, in their order."""
+        given = list(self.config.get("gpus") or [])
+        wish = self.plan.env.get("CUDA_VISIBLE_DEVICES", "")
+        chosen = [int(word) for word in wish.split(",") if word.strip().isdigit()]
+        return [given[index] for index in chosen if index < len(given)] if chosen else given
 
     def _make_link(self) -> Link:
         if self.plan.nnodes == 1:

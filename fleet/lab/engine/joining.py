@@ -64,6 +64,9 @@ async def join_unit(engine: Engine) -> None:
     first = engine.workers.ranks()[0]
     if not plan.is_head and not plan.headless:
         raise StartFailed(FOLLOWER_SERVES, None)
+    lacking = [worker for worker in engine.workers.ranks() if worker.gpu is None]
+    if lacking:
+        raise StartFailed("torch.AcceleratorError: CUDA error: invalid device ordinal", lacking[0])
     wrong_host = plan.env.get("VLLM_HOST_IP", "")
     if wrong_host and wrong_host != engine.node["addr"]:
         raise StartFailed(cannot_assign(wrong_host, plan.master_port), first)

@@ -184,6 +184,10 @@ FAMILIES = (
         "spec_decode_num_draft_tokens", COUNTER, "Number of draft tokens.", speculative=True
     ),
     Family(
+        "spec_decode_num_accepted_tokens_per_pos", COUNTER, "Accepted tokens per draft position.",
+        label="position", speculative=True,
+    ),
+    Family(
         "spec_decode_num_accepted_tokens", COUNTER, "Number of accepted tokens.",
         speculative=True,
     ),

@@ -6,6 +6,7 @@ Counts come from the scheduler; rendering joins a constant prefix a sample with 
 import os
 import time
 from bisect import bisect_left
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .memory import KvPlan
@@ -51,7 +52,8 @@ class Metrics:
         self.created = time.time()
         self.cores: list[Core] = []
         self.awake = 1.0
-        self.families = [family for family in FAMILIES if self._is_served(family)]
+        self.acceptance = shape.acceptance
+        self.families = [self._with_positions(f) for f in FAMILIES if self._is_served(f)]
         tokens = token_buckets(plan.max_len(shape))
         self.counters: dict[tuple[str, int, str], float] = {}
         self.histograms: dict[tuple[str, int], Histogram] = {}
@@ -71,6 +73,12 @@ class Metrics:
         if family.speculative and not self.plan.spec_tokens:
             return False
         return self.plan.version_at_least(*family.since)
+
+    def _with_positions(self, family: Family) -> Family:
+        """Give the one family that is counted by draft position its positions."""
+        if family.label != "position":
+            return family
+        return replace(family, values=tuple(str(place) for place in range(self.plan.spec_tokens)))
 
     # -- what the scheduler tells ---------------------------------------------------------------
 
@@ -108,9 +116,21 @@ class Metrics:
             self.observe("iteration_tokens_total", engine, 1, count)
         self.add("generation_tokens", engine, count)
         self.generated_seen += count
-        drafts = count if self.plan.spec_tokens else 0
-        self.add("spec_decode_num_drafts", engine, drafts)
-        self.add("spec_decode_num_draft_tokens", engine, drafts * self.plan.spec_tokens)
+        if self.plan.spec_tokens:
+            self._speculate(engine)
+
+    def _speculate(self, engine: int) -> None:
+        """Derive the draft counters from the tokens made, so that they agree at any time."""
+        rates = [self.acceptance ** (place + 1) for place in range(self.plan.spec_tokens)]
+        made = self.counters["generation_tokens", engine, ""]
+        drafts = int(made / (1 + sum(rates)))
+        accepted = [int(drafts * rate) for rate in rates]
+        for place, count in enumerate(accepted):
+            name = "spec_decode_num_accepted_tokens_per_pos"
+            self.counters[name, engine, str(place)] = float(count)
+        self.counters["spec_decode_num_drafts", engine, ""] = float(drafts)
+        self.counters["spec_decode_num_draft_tokens", engine, ""] = float(drafts * len(rates))
+        self.counters["spec_decode_num_accepted_tokens", engine, ""] = float(sum(accepted))
 
     def finished(self, engine: int, sequence: "Sequence", reason: str, now: float) -> None:
         """Count a request's end; an aborted one only by its reason."""

@@ -43,6 +43,8 @@ class ModelShape:
     front_s: float = 0.12
     prefill_token_s: float = 0.00002
     token_s: float = 0.0148
+    # Chance that a drafted token is accepted, given the one before it.
+    acceptance: float = 0.68
     parser: str = ""
 
 
@@ -51,7 +53,7 @@ def _glm(**changes) -> ModelShape:
         "architecture": "GlmMoeDsaForCausalLM", "layers": 78, "experts_gib": 675.0,
         "body_gib": 27.4, "head_gib": 7.2, "activation_rank_gib": 6.1, "nccl_rank_gib": 2.5,
         "graphs_rank_gib": 1.6, "context_rank_gib": 1.3, "shards": 141, "block_size": 64,
-        "phases_s": GLM_PHASES, "front_s": 0.15, "prefill_token_s": 0.000028, "token_s": 0.0245,
+        "phases_s": GLM_PHASES, "front_s": 0.15, "prefill_token_s": 0.000028, "token_s": 0.0245, "acceptance": 0.64,
     }  # fmt: skip
     return ModelShape(**(base | changes))
 

@@ -3,6 +3,7 @@
 Forms follow NCCL 2.28.9, values are this lab's own. Written only with NCCL_DEBUG=INFO.
 """
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from .plan import RankId
 from .workers import Worker
 
 CHANNELS = 24
+ROCE_V2_IPV4 = 3
 PP_CHANNELS = 4
 BUS_IDS = ("1b000", "43000", "52000", "4e000", "9b000", "c3000", "d1000", "df000")
 
@@ -79,6 +81,25 @@ def rails(engine: Engine) -> list[int]:
         )
     ]
     return [rail for rail in everyone if rail not in hit] if excluded else hit
+
+
+def wrong_gid(engine: Engine) -> str:
+    """Return the WARN of a forced GID index that is not RoCE v2 over IPv4; empty when all is well.
+
+    Only units over several nodes use the network at start.
+    """
+    index = engine.plan.env.get("NCCL_IB_GID_INDEX", "")
+    crosses = engine.plan.nnodes > 1 and transport_of(engine).network == "IB"
+    if not crosses or index in ("", "-1", str(ROCE_V2_IPV4)):
+        return ""
+    worker = engine.workers.ranks()[0]
+    rail = (rails(engine) or [0])[0]
+    stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
+    return (
+        f"[{stamp}] {engine.node['name']}:{worker.pid}:{worker.pid + 200} [0] misc/ibvwrap.cc:307"
+        f" NCCL WARN Call to ibv_modify_qp failed with 22 Invalid argument, on dev mlx5_{rail}:1,"
+        f" curr state INIT, next state RTR, local GID index {index}, local GID ::, remote GID ::"
+    )
 
 
 def write_block(engine: Engine, seconds: float) -> None:

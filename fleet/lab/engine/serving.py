@@ -78,6 +78,8 @@ class Serving:
             any_work = any_work or busy
             if busy or len(self.generation.cores) == 1:
                 self._line(core, *rates)
+            if busy and self.engine.plan.spec_tokens:
+                self._speculation_line(core.index)
         if any_work:
             self._stats_later()
 
@@ -92,6 +94,28 @@ class Serving:
             f" Avg generation throughput: {made_rate:.1f} tokens/s, Running: {len(core.running)}"
             f" reqs, Waiting: {len(core.waiting)} reqs, GPU KV cache usage: {usage:.1%},"
             f" Prefix cache hit rate: {hits / queries if queries else 0:.1%}",
+        )
+
+    def _speculation_line(self, index: int) -> None:
+        plan, counters = self.engine.plan, self.metrics.counters
+        name = "spec_decode_num_"
+        drafts = counters[f"{name}drafts", index, ""]
+        accepted = counters[f"{name}accepted_tokens", index, ""]
+        if not drafts:
+            return
+        places = [
+            counters[f"{name}accepted_tokens_per_pos", index, str(place)] / drafts
+            for place in range(plan.spec_tokens)
+        ]
+        drafted = drafts * plan.spec_tokens
+        self.engine.fronts[index % len(self.engine.fronts)].info(
+            "metrics.py:101",
+            f"SpecDecoding metrics: Mean acceptance length: {1 + accepted / drafts:.2f}, Accepted"
+            f" throughput: {accepted / STATS_S:.2f} tokens/s, Drafted throughput:"
+            f" {drafted / STATS_S:.2f} tokens/s, Accepted: {accepted:.0f} tokens, Drafted:"
+            f" {drafted:.0f} tokens, Per-position acceptance rate:"
+            f" {', '.join(f'{rate:.3f}' for rate in places)}, Avg Draft acceptance rate:"
+            f" {accepted / drafted:.1%}",
         )
 
     def close(self) -> None:

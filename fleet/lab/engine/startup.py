@@ -16,6 +16,9 @@ from .memory import KvPlan
 from .texts import shm_notice
 
 TICK_S = 0.1
+NCCL_SYSTEM_ERROR = (
+    "RuntimeError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details)"
+)
 
 
 class StartUp:
@@ -115,10 +118,17 @@ class StartUp:
         seconds = max(self.duration("nccl"))
         startup_lines.init_process_group(self.engine)
         await join_unit(self.engine)
+        await self.engine.link.barrier("join")
         startup_lines.nccl_version(self.engine)
         if self.plan.nccl_info:
             nccl_lines.write_block(self.engine, seconds)
         await self.spend(seconds)
+        warning = nccl_lines.wrong_gid(self.engine)
+        if warning:
+            # Both ends of a queue pair see their own error; neither is told of the other's.
+            await self.engine.link.barrier("queue pairs")
+            self.engine.log.out(warning)
+            raise StartFailed(NCCL_SYSTEM_ERROR, self.engine.workers.ranks()[0])
         await self.finish("nccl")
         startup_lines.groups_exist(self.engine)
 

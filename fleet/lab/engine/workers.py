@@ -29,6 +29,7 @@ class Worker:
     pid_file: str
     rank: RankId | None = None
     dp: int = 0
+    gpu: int | None = None
 
     @property
     def is_core(self) -> bool:
@@ -37,7 +38,7 @@ class Worker:
     def row(self) -> dict:
         return {
             "rank": self.rank.world_rank if self.rank else None,
-            "local_rank": self.rank.local if self.rank else None,
+            "local_rank": self.gpu,
             "pid": self.pid, "start_ticks": self.ticks, "argv0": self.argv0, "dp": self.dp,
             "pid_file": self.pid_file,
         }  # fmt: skip
@@ -46,9 +47,10 @@ class Worker:
 class Workers:
     """Start, list, signal and reap the processes of one engine."""
 
-    def __init__(self, container_dir: str, node_dir: str) -> None:
+    def __init__(self, container_dir: str, node_dir: str, gpus: list[int]) -> None:
         self.container_dir = container_dir
         self.node_dir = node_dir
+        self.gpus = gpus
         self.living: list[Worker] = []
         self.on_death: Callable[[Worker], None] | None = None
 
@@ -69,6 +71,8 @@ class Workers:
         os.close(null)
         pid_file = write_pid_file(self.node_dir, "worker", pid, argv0, rfc3339())
         worker = Worker(argv0, pid, start_ticks(pid), write_end, pid_file, rank, dp)
+        if rank is not None and rank.local < len(self.gpus):
+            worker.gpu = self.gpus[rank.local]
         self.living.append(worker)
         return worker
 
@@ -105,8 +109,9 @@ class Workers:
     def ranks(self) -> list[Worker]:
         return [worker for worker in self.living if worker.rank is not None]
 
-    def of_gpu(self, local: int) -> Worker | None:
-        return next((w for w in self.ranks() if w.rank and w.rank.local == local), None)
+    def of_gpu(self, gpu: int) -> Worker | None:
+        """Return the rank on a GPU of the node (not of the container)."""
+        return next((worker for worker in self.ranks() if worker.gpu == gpu), None)
 
     def core(self, dp: int = 0) -> Worker | None:
         return next((w for w in self.living if w.is_core and w.dp == dp), None)
