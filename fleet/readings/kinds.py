@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from fleet.readings.report import Report
 from fleet.readings.text import Readable, Rewound, decode, iter_line_batches, read_capped
+from fleet.readings.verdicts.fabric import report_fabric
 from fleet.readings.verdicts.nccl_log import report_nccl_log
 from fleet.readings.verdicts.nvidia_smi import report_nvidia_smi
 from fleet.readings.verdicts.topo import report_topo
@@ -42,6 +43,7 @@ def _whole(report: Callable[[str], Report]) -> Callable[[Readable], Report]:
 READERS: dict[str, Callable[[Readable], Report]] = {
     "topo": _whole(report_topo),
     "nvidia-smi": _whole(report_nvidia_smi),
+    "fabric": _whole(report_fabric),
     "vllm-log": lambda stream: report_vllm_log(iter_line_batches(stream)),
     "nccl-log": lambda stream: report_nccl_log(iter_line_batches(stream)),
 }
@@ -66,7 +68,8 @@ _MARKS: tuple[tuple[str, int, str], ...] = (
     ("vllm-log", 3, r"vllm: error:|checkpoint shards:|# GPU blocks:|KV cache size:|vLLM"),
     ("kernel-log", 20, r"NVRM: |Xid \(PCI|mlx5_core |Out of memory: Killed|^\[ *\d+\.\d{6}\] "),
     ("fabric", 20, r"^CA '|^\s*Port \d+:$|Infiniband device '|\bport \d+ ==> |n_gids_found"),
-    ("fabric", 20, r"^DEV\s+PORT\s+INDEX|Link layer: |^NAME +.*MOUNTPOINT"),
+    ("fabric", 20, r"^DEV\s+PORT\s+INDEX|Link layer: |^NAME +.*MOUNTPOINT|^Filesystem +"),
+    ("fabric", 20, r'^\S+ +(?:UP|DOWN|UNKNOWN) |"blockdevices"|"ifname":|^NAME="'),
     ("bench", 60, r"Serving Benchmark Result|Request throughput \(req/s\)|\"request_throughput\""),
     ("metrics", 20, r"^# (?:HELP|TYPE) |^DCGM_FI_|^vllm[:_]\w+\{"),
 )

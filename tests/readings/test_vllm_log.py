@@ -280,6 +280,13 @@ def test_a_second_start_in_one_stream_begins_anew():
     assert (reader.phase, reader.restarts, reader.failures) == ("config", 1, ())
 
 
+def test_a_reader_goes_on_where_another_stopped():
+    reader = PhaseReader(phase="ready")
+    assert reader.feed(KV) == ()
+    reader.feed(OOM)
+    assert (reader.phase, reader.cause.stage) == ("ready", "ready")
+
+
 def test_ranks_are_numbered_by_the_layout():
     line = "(Worker_PP1_TP3 pid=1) ERROR 11-29 18:00:00 [m.py:1] CUDA out of memory"
     assert read(line).ranks_of("oom") == []

@@ -38,9 +38,10 @@ class PhaseReader:
     """Reads the lines of one engine's log in order.
 
     `layout` gives ranks their numbers in the unit; without it only lone tensor ranks are numbered.
+    `phase` is where an earlier reader of the same log stopped, so that stages stay right.
     """
 
-    def __init__(self, layout: Layout | None = None) -> None:
+    def __init__(self, layout: Layout | None = None, *, phase: str | None = None) -> None:
         self.facts = FactTaker()
         self.transitions: list[Transition] = []
         self.lines = 0
@@ -53,6 +54,7 @@ class PhaseReader:
         self.shutdown_line: int | None = None
         self.unread: list[int] = []
         self._layout = layout
+        self._begun = phase
         self._failures: dict[str, Failure] = {}
         self._ranks: dict[str, list[int]] = {}
         self._frame: str | None = None
@@ -61,7 +63,7 @@ class PhaseReader:
     @property
     def phase(self) -> str | None:
         """The phase that runs now, None before any mark was seen."""
-        return self.transitions[-1].phase if self.transitions else None
+        return self.transitions[-1].phase if self.transitions else self._begun
 
     @property
     def failures(self) -> tuple[Failure, ...]:

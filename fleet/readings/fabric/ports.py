@@ -1,0 +1,129 @@
+"""Reads `ibstat` and `ibstatus`: the ports of RDMA devices.
+
+A port that is down keeps printing a rate and sometimes a LID; neither is a sign of life. LID 0 is
+normal on Ethernet. The tools list devices in lexical order.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from fleet.readings.text import Line, number_lines
+
+_CA = re.compile(r"^CA '(\S{1,64})'\s*$")
+_PORT = re.compile(r"^\s+Port (\d{1,3}):\s*$")
+_STATUS = re.compile(r"^Infiniband device '(\S{1,64})' port (\d{1,3}) status:")
+_PAIR = re.compile(r"^\s+([A-Za-z][A-Za-z _]{0,40}):\s*(\S.{0,120}?)?\s*$")
+_NUMBERED = re.compile(r"^\d{1,2}: (.*)$")
+_RATE = re.compile(r"^(\d{1,5}(?:\.\d{1,3})?)(?: Gb/sec)?(?: \((\d{1,2}X)(?: (\w{1,8}))?\))?")
+_DEVICES_CAP = 512
+
+
+@dataclass(frozen=True)
+class IbPort:
+    """One port. `rate_gbs` is what it prints, in Gb/s; it is a speed only while the port is active."""
+
+    device: str
+    port: int
+    line: int
+    state: str | None
+    physical: str | None
+    rate_gbs: float | None
+    link_layer: str | None
+    width: str | None = None
+    guid: str | None = None
+    firmware: str | None = None
+
+    @property
+    def key(self) -> str:
+        return f"{self.device}/{self.port}"
+
+    @property
+    def is_active(self) -> bool:
+        return (self.state or "").lower() == "active"
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the block was printed to its end: the link layer stands last."""
+        told = (self.state, self.physical, self.rate_gbs)
+        return None not in told and self.link_layer in ("Ethernet", "InfiniBand")
+
+
+@dataclass(frozen=True)
+class IbPorts:
+    """All ports of an answer."""
+
+    ports: tuple[IbPort, ...]
+    devices: tuple[str, ...]
+    unread: tuple[int, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether each device has a port, each port its whole block, and nothing odd follows."""
+        named = {p.device for p in self.ports}
+        if not self.ports or named != {*self.devices}:
+            return False
+        after = [n for n in self.unread if n > self.ports[0].line]
+        return not after and all(p.is_whole for p in self.ports)
+
+
+def is_ports(text: str) -> bool:
+    """Tell either tool by the head of a block."""
+    return any(
+        _CA.match(line.text) or _STATUS.match(line.text) for line in number_lines(text[:65536])
+    )
+
+
+def parse_ports(text: str) -> IbPorts:
+    """Read either tool; debug lines before the report do not matter."""
+    blocks: list[tuple[str, int, int, dict[str, str]]] = []
+    devices: dict[str, dict[str, str]] = {}
+    unread: list[int] = []
+    device = ""
+    fields: dict[str, str] = {}
+    for line in number_lines(text):
+        if (ca := _CA.match(line.text)) and len(devices) < _DEVICES_CAP:
+            device, fields = ca[1], {}
+            devices[device] = fields
+        elif (head := _STATUS.match(line.text)) and len(devices) < _DEVICES_CAP:
+            device, fields = head[1], {}
+            devices.setdefault(device, {})
+            blocks.append((device, int(head[2]), line.number, fields))
+        elif (port := _PORT.match(line.text)) and device and len(blocks) < 4 * _DEVICES_CAP:
+            fields = {}
+            blocks.append((device, int(port[1]), line.number, fields))
+        elif device and (pair := _PAIR.match(line.text)):
+            fields[pair[1].lower().replace("_", " ")] = pair[2] or ""
+        elif _is_unread(line):
+            unread.append(line.number)
+    ports = tuple(_port(d, n, at, f, devices[d]) for d, n, at, f in blocks)
+    return IbPorts(ports, tuple(devices), tuple(unread))
+
+
+def _is_unread(line: Line) -> bool:
+    return bool(line.text.strip()) and not line.text.startswith("ibwarn:")
+
+
+def _port(device: str, port: int, line: int, f: dict[str, str], ca: dict[str, str]) -> IbPort:
+    rate = _RATE.match(f.get("rate", ""))
+    return IbPort(
+        device,
+        port,
+        line,
+        _word(f.get("state")),
+        _word(f.get("physical state") or f.get("phys state")),
+        float(rate[1]) if rate else None,
+        f.get("link layer"),
+        rate[2] if rate else None,
+        f.get("port guid") or f.get("default gid"),
+        ca.get("firmware version"),
+    )
+
+
+def _word(text: str | None) -> str | None:
+    """`ibstatus` numbers its states: `4: ACTIVE`."""
+    if text is None:
+        return None
+    numbered = _NUMBERED.match(text)
+    return numbered[1] if numbered else text
