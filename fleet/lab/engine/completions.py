@@ -4,14 +4,12 @@ The streamed pieces join to the unstreamed text byte for byte, because both come
 """
 
 import json
-import os
-import time
-from dataclasses import dataclass
 
 from . import answers, tokens
 from .generation import Aborted, Generation, Sequence
 from .http import Request
 from .metrics import Metrics
+from .replies import Choice, Job, Reply
 from .serving_state import ServingState
 
 DEAD = "EngineCore encountered an issue. See stack trace (above) for the root cause."
@@ -47,26 +45,6 @@ class ApiError(Exception):
                 "code": self.status,
             }
         }  # fmt: skip
-
-
-@dataclass
-class Job:
-    """One checked request."""
-
-    body: dict
-    is_chat: bool
-    prompts: list[list[str]]
-    messages: list[list[dict]]
-    max_tokens: int
-    count: int
-
-    @property
-    def streams(self) -> bool:
-        return bool(self.body.get("stream"))
-
-    @property
-    def wants_usage(self) -> bool:
-        return bool((self.body.get("stream_options") or {}).get("include_usage"))
 
 
 class Completions:
@@ -183,7 +161,7 @@ class Completions:
             for sequence in sequences:
                 self.generation.abort(sequence)
 
-    def _write(self, job: Job, index: int) -> "Choice":
+    def _write(self, job: Job, index: int) -> Choice:
         """Decide the whole answer of one prompt before its first token is due."""
         files = self.engine.files
         messages = job.messages[index]
@@ -202,13 +180,13 @@ class Completions:
             pieces = pieces[: job.max_tokens - len(thinking)]
         return Choice(job.prompts[index], thinking, pieces, reason, job.max_tokens)
 
-    async def _whole(self, request: Request, reply: "Reply") -> None:
+    async def _whole(self, request: Request, reply: Reply) -> None:
         for sequence in reply.sequences:
             async for _ in news(sequence):
                 pass
         request.answer_json(200, reply.whole())
 
-    async def _stream(self, request: Request, reply: "Reply") -> None:
+    async def _stream(self, request: Request, reply: Reply) -> None:
         request.begin_stream()
         if reply.job.is_chat:
             for index in range(len(reply.choices)):
@@ -277,126 +255,3 @@ def cut_at_stop(text: str, stop: object) -> str:
     places = [text.find(word) for word in stops if isinstance(word, str) and word]
     found = [place for place in places if place >= 0]
     return text[: min(found)] if found else text
-
-
-@dataclass
-class Choice:
-    """One answer: its thoughts, its tokens, and why it ends."""
-
-    prompt: list[str]
-    thinking: list[str]
-    pieces: list[str]
-    reason: str
-    max_tokens: int
-
-    def __post_init__(self) -> None:
-        self.thought = "".join(self.thinking)
-        self.content = "".join(self.pieces)
-
-    def sequence(self) -> Sequence:
-        everything = self.thinking + self.pieces
-        return Sequence(self.prompt, everything or [""], self.max_tokens, self.reason)
-
-    def parts(self, done: int, text: str) -> list[tuple[str, str]]:
-        """Split news that starts at character `done` into reasoning and content."""
-        border = max(0, len(self.thought) - done)
-        found = [("reasoning", text[:border]), ("content", text[border:])]
-        return [(field, part) for field, part in found if part]
-
-
-class Reply:
-    """The JSON of one answer, whole or in events."""
-
-    def __init__(
-        self, model: str, job: Job, choices: list[Choice], sequences: list[Sequence]
-    ) -> None:
-        self.model = model
-        self.job = job
-        self.choices = choices
-        self.sequences = sequences
-        self.id = ("chatcmpl-" if job.is_chat else "cmpl-") + os.urandom(16).hex()
-        self.created = int(time.time())
-
-    def usage(self) -> dict:
-        prompt = sum(len(prompt) for prompt in self.job.prompts)
-        completion = sum(len(c.thinking) + len(c.pieces) for c in self.choices)
-        return {
-            "prompt_tokens": prompt, "total_tokens": prompt + completion,
-            "completion_tokens": completion, "prompt_tokens_details": None,
-        }  # fmt: skip
-
-    def _base(self, kind: str) -> dict:
-        return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
-
-    def whole(self) -> dict:
-        """The unstreamed answer."""
-        if not self.job.is_chat:
-            rows = [
-                {
-                    "index": index, "text": choice.content, "logprobs": None,
-                    "finish_reason": choice.reason, "stop_reason": None, "token_ids": None,
-                    "prompt_logprobs": None, "prompt_token_ids": None,
-                }
-                for index, choice in enumerate(self.choices)
-            ]  # fmt: skip
-            return self._base("text_completion") | {
-                "choices": rows, "service_tier": None, "system_fingerprint": None,
-                "usage": self.usage(), "kv_transfer_params": None,
-            }  # fmt: skip
-        rows = [self._message(index, choice) for index, choice in enumerate(self.choices)]
-        return self._base("chat.completion") | {
-            "choices": rows, "service_tier": None, "system_fingerprint": None,
-            "usage": self.usage(), "prompt_logprobs": None, "prompt_token_ids": None,
-            "kv_transfer_params": None,
-        }  # fmt: skip
-
-    def _message(self, index: int, choice: Choice) -> dict:
-        message = {
-            "role": "assistant", "content": choice.content, "refusal": None, "annotations": None,
-            "audio": None, "function_call": None, "tool_calls": [],
-            "reasoning": choice.thought or None,
-        }  # fmt: skip
-        return {
-            "index": index, "message": message, "logprobs": None,
-            "finish_reason": choice.reason, "stop_reason": None, "token_ids": None,
-        }  # fmt: skip
-
-    def event(self, index: int, delta: dict, reason: str | None = None) -> bytes:
-        """One chat chunk."""
-        choice = {
-            "index": index, "delta": delta, "logprobs": None, "finish_reason": reason,
-            "token_ids": None,
-        }  # fmt: skip
-        if reason is not None:
-            choice["stop_reason"] = None
-        return _event(self._base("chat.completion.chunk") | {"choices": [choice]})
-
-    def piece(self, index: int, field: str, text: str) -> bytes:
-        """One chunk of text."""
-        if self.job.is_chat:
-            return self.event(index, {field: text})
-        return self._text_event(index, text, None)
-
-    def last(self, index: int) -> bytes:
-        """The chunk that carries the finish reason."""
-        reason = self.choices[index].reason
-        if self.job.is_chat:
-            return self.event(index, {"content": ""}, reason)
-        return self._text_event(index, "", reason)
-
-    def _text_event(self, index: int, text: str, reason: str | None) -> bytes:
-        choice = {
-            "index": index, "text": text, "logprobs": None, "finish_reason": reason,
-            "stop_reason": None,
-        }  # fmt: skip
-        return _event(self._base("text_completion") | {"choices": [choice]})
-
-    def usage_event(self) -> bytes:
-        """The closing chunk with the counts and no choices."""
-        kind = "chat.completion.chunk" if self.job.is_chat else "text_completion"
-        return _event(self._base(kind) | {"choices": [], "usage": self.usage()})
-
-
-def _event(value: dict) -> bytes:
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return f"data: {text}\n\n".encode()
