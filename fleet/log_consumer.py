@@ -139,9 +139,7 @@ def _may_read(session_key: str | None, launch: str) -> bool:
     return policy.may(user, "ws-log", pool)
 
 
-def _read_request(
-    text: str | None, known: set[int]
-) -> tuple[dict[int, int], LogFilter] | None:
+def _read_request(text: str | None, known: set[int]) -> tuple[dict[int, int], LogFilter] | None:
     """Read what a page asks for. Streams that it does not name start at their first line."""
     if not text or len(text) > MESSAGE_BYTES:
         return None

@@ -106,13 +106,13 @@ class LogFeed:
     async def _say_alive(self) -> None:
         self._said_at = time.monotonic()
         captured = {
-            str(pk): self._tail.streams[pk].captured_ms for pk in self._at if pk in self._tail.streams
+            str(pk): self._tail.streams[pk].captured_ms
+            for pk in self._at
+            if pk in self._tail.streams
         }
         source = "redis" if self._tail.is_hot else "postgres"
         clock = time.time_ns() // 1_000_000
-        await self._send(
-            json.dumps({"clock": clock, "captured_at": captured, "source": source})
-        )
+        await self._send(json.dumps({"clock": clock, "captured_at": captured, "source": source}))
 
 
 def _cold_lines(stream_id: int, at: int) -> list[WireLine]:

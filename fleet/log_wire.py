@@ -47,9 +47,7 @@ def _wire_line(number: int, row: str, base_ms: int) -> WireLine:
     text_form = (
         f'[{number},{base_ms + int(ms)},{number_or_null},"{level}",{_quote(subsystem)},{shown}]'
     )
-    return WireLine(
-        number, None if rank == "-" else int(rank), level, subsystem, plain, text_form
-    )
+    return WireLine(number, None if rank == "-" else int(rank), level, subsystem, plain, text_form)
 
 
 def frames(
@@ -75,9 +73,7 @@ def frames(
 
 
 def _frame(stream_id: int, first_line: int, count: int, taken: list[str]) -> str:
-    return (
-        f'{{"stream":{stream_id},"first_line":{first_line},"count":{count},"lines":[{",".join(taken)}]}}'
-    )
+    return f'{{"stream":{stream_id},"first_line":{first_line},"count":{count},"lines":[{",".join(taken)}]}}'
 
 
 def taker(wanted: LogFilter) -> Callable[[WireLine], bool] | None:

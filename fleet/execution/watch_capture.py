@@ -33,7 +33,9 @@ class CaptureEnded(Exception):
 class Capture:
     """The lines of one stream between its node and the two stores."""
 
-    def __init__(self, writer: ChunkWriter, *, classify: Classify, redact: Redact, last_ms: int = 0):
+    def __init__(
+        self, writer: ChunkWriter, *, classify: Classify, redact: Redact, last_ms: int = 0
+    ):
         self.stream_id = writer.stream_id
         self.is_new = writer.position.line_count == 0
         self._writer = writer
@@ -56,6 +58,11 @@ class Capture:
     def read_offset(self) -> int:
         """Return the offset of the next byte to read from the node's file."""
         return self._splitter.offset
+
+    @property
+    def node_epoch(self) -> int:
+        """Return the shim's epoch of the file that is being read."""
+        return self._target.node_epoch
 
     def start_epoch(self, node_epoch: int, note: str, *, level: str = "I") -> None:
         """Go on at the start of another file of the subject, with a line that says why."""

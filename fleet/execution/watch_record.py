@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Case, F, QuerySet, Value, When
+from django.db.models import F, QuerySet
 from django.db.models.functions import Coalesce, Now
 
 from fleet.execution import signals, states
@@ -70,13 +70,8 @@ def record_statuses(fence: Fence, statuses: Mapping[int, dict[str, Any]]) -> Non
     """Write the shim's answers on subjects: who runs, who ended and how."""
     running = [pk for pk, status in statuses.items() if status["answer"] == "RUNNING"]
     rows = fence.guard(Subject.objects.filter(pk__in=running, state__in=_OPEN))
-    rows.update(
-        state=states.SUBJECT_LIVE,
-        observed_at=Now(),
-        explanation=Case(
-            When(state=states.SUBJECT_UNKNOWN, then=Value("")), default=F("explanation")
-        ),
-    )
+    rows.exclude(state=states.SUBJECT_LIVE).update(state=states.SUBJECT_LIVE, explanation="")
+    rows.update(observed_at=Now())
     for pk, status in statuses.items():
         if status["answer"] != "RUNNING":
             _record_end(fence, pk, status)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from django.db.models import Q
 
-from fleet.execution import streams
+from fleet.execution import log_format, streams
 from fleet.execution.models import LogChunk, LogStream
 from fleet.execution.streams import StoredLine
 from fleet.rules.log_filter import LogFilter
@@ -250,17 +250,48 @@ def page_around(
     limit: int = PAGE_LINES,
 ) -> LogPage | None:
     """Return the lines around one line, which is among them whatever the filter says; None without it."""
-    source = next((s for s in sources if s.position == position), None)
-    line = streams.line_at(source.stream_id, number) if source else None
-    if source is None or line is None:
+    centre = line_seen(sources, position, number)
+    if centre is None:
         return None
-    centre = SeenLine(source, line)
     place = _cursor_at(sources, centre)
     older = page_before(sources, place, wanted, limit // 2)
-    after = {pk: at - 1 for pk, at in place.items()} | {source.stream_id: number}
+    after = {pk: at - 1 for pk, at in place.items()} | {centre.source.stream_id: number}
     newer = page_after(sources, after, wanted, limit // 2)
+    return _join(older, [centre], newer)
+
+
+def line_seen(sources: Sequence[LogSource], position: int, number: int) -> SeenLine | None:
+    """Return one line of the node at a position, or None."""
+    source = next((s for s in sources if s.position == position), None)
+    line = streams.line_at(source.stream_id, number) if source else None
+    return SeenLine(source, line) if source and line else None
+
+
+def first_error(sources: Sequence[LogSource], rows: Iterable[LogStream]) -> SeenLine | None:
+    """Return the earliest error of all streams, from their rows."""
+    of = {source.stream_id: source for source in sources}
+    found = [
+        SeenLine(of[row.pk], line)
+        for row in rows
+        if row.first_error_line and (line := streams.line_at(row.pk, row.first_error_line))
+    ]
+    return min(found, key=lambda seen: seen.order, default=None)
+
+
+def page_at(
+    sources: Sequence[LogSource], at_ms: int, wanted: LogFilter, limit: int = PAGE_LINES
+) -> LogPage:
+    """Return the lines around a moment (ms since 1970)."""
+    order = (at_ms, -1, -1)
+    place = {source.stream_id: _first_not_before(source, order) for source in sources}
+    older = page_before(sources, place, wanted, limit // 4)
+    newer = page_after(sources, {pk: at - 1 for pk, at in place.items()}, wanted, limit * 3 // 4)
+    return _join(older, [], newer)
+
+
+def _join(older: LogPage, centre: list[SeenLine], newer: LogPage) -> LogPage:
     return LogPage(
-        [*older.lines, centre, *newer.lines],
+        [*older.lines, *centre, *newer.lines],
         before=older.before,
         after=newer.after,
         has_older=older.has_older,
@@ -288,22 +319,25 @@ def _merge(
 
 def _cursor_at(sources: Sequence[LogSource], centre: SeenLine) -> Cursor:
     """Return for each stream the first line that does not stand before the centre."""
-    place = {centre.source.stream_id: centre.line.number}
-    for source in sources:
-        if source.stream_id not in place:
-            place[source.stream_id] = _first_not_before(source, centre)
-    return place
+    place = {
+        source.stream_id: _first_not_before(source, centre.order)
+        for source in sources
+        if source != centre.source
+    }
+    return {**place, centre.source.stream_id: centre.line.number}
 
 
-def _first_not_before(source: LogSource, centre: SeenLine) -> int:
+def _first_not_before(source: LogSource, order: tuple[int, int, int]) -> int:
     chunk = (
-        LogChunk.objects.filter(stream_id=source.stream_id, ended_at__gte=centre.line.at)
-        .order_by("first_line")
+        LogChunk.objects.filter(
+            stream_id=source.stream_id, ended_at__gte=log_format.from_ms(order[0])
+        )
+        .order_by("ended_at", "first_line")
         .first()
     )
     if chunk is None:
         return stream_ends([source]).get(source.stream_id, 0) + 1
     for line in streams.chunk_lines(chunk):
-        if SeenLine(source, line).order > centre.order:
+        if SeenLine(source, line).order > order:
             return line.number
     return chunk.first_line + chunk.line_count

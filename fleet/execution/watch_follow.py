@@ -1,0 +1,162 @@
+"""Follows the output of one subject on its node from the stored offset to its end, whatever breaks between.
+
+Every attempt starts from the rows: what was not stored is read again from the node's file, so nothing is
+lost, repeated or renumbered. Not in charge of connecting (watch_node.py).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fleet.execution.faults import scaled
+from fleet.execution.remote import Body, Connection, RemoteError, ShimRefused
+from fleet.execution.watch_capture import Capture, CaptureEnded
+from fleet.execution.watch_ledger import LedgerClosed
+from fleet.execution.watch_store import Position
+
+if TYPE_CHECKING:
+    from fleet.execution.watch_node import NodeWatch
+
+logger = logging.getLogger(__name__)
+
+ANSWER_S = 20.0
+_BORROW_S = 5.0
+_PAUSE_FIRST_S, _PAUSE_LONGEST_S = 0.5, 5.0
+_POLL_S = 2.0
+
+_CONTINUES = "the output goes on in a new file of the node (epoch {epoch})"
+_WAS_CUT = (
+    "the node's file was cut from {offset} to {size} bytes; lines between may be missing here"
+)
+_IS_GONE = "the node's earlier file (epoch {epoch}) is gone; lines at its end may be missing here"
+
+
+@dataclass(frozen=True)
+class Work:
+    """A subject to be watched, and its stream."""
+
+    subject_id: int
+    name: str
+    stream_id: int
+    layout: tuple[tuple[str, Any], ...]
+    is_open: bool  # the subject has not ended, as far as the rows know
+
+
+class Follower(threading.Thread):
+    """One thread that reads one stream. It ends when everything is stored, or when told to."""
+
+    def __init__(self, node: NodeWatch, work: Work):
+        super().__init__(name=f"follow-{work.name}", daemon=True)
+        self.work = work
+        self._node = node
+        self._stopping = threading.Event()
+        self._body: Body | None = None
+
+    def stop(self) -> None:
+        self._stopping.set()
+        body = self._body
+        if body is not None:
+            body.close()
+
+    def run(self) -> None:
+        pause_s = _PAUSE_FIRST_S
+        while not self._stopping.is_set():
+            try:
+                if self._follow():
+                    return
+                pause_s = _PAUSE_FIRST_S
+            except LedgerClosed:
+                return
+            except (RemoteError, CaptureEnded) as error:
+                logger.info("log of %s: %s; reading on from what is stored", self.work.name, error)
+            except (
+                Exception
+            ) as error:  # of the database, mostly: the next attempt starts from the rows
+                logger.warning("log of %s: %s: %s", self.work.name, type(error).__name__, error)
+            self._stopping.wait(scaled(pause_s))
+            pause_s = min(pause_s * 2, _PAUSE_LONGEST_S)
+
+    def _follow(self) -> bool:
+        """Read until the output ends or breaks; tell whether the stream is complete."""
+        connection = self._node.link.borrow(_BORROW_S)
+        capture, position = self._node.shift.open_capture(self.work)
+        try:
+            with self._node.link.follow_slot() as has_slot:
+                is_there = self._read(connection, capture, position, follows=has_slot)
+            if self._stopping.is_set():
+                return False
+            is_complete = self._finish(connection, capture, is_there)
+            if not has_slot and not is_complete:
+                self._stopping.wait(scaled(_POLL_S))
+            return is_complete
+        finally:
+            self._node.shift.close_capture(capture)
+
+    def _read(
+        self, connection: Connection, capture: Capture, position: Position, *, follows: bool
+    ) -> bool:
+        """Feed the capture with the node's file up to its end; False when there is no such file."""
+        lines = [f";offset {position.end_offset}", f";follow {int(follows)}"]
+        if position.line_count:
+            lines.append(f";epoch {position.node_epoch}")
+        answer, body = connection.shim(
+            "logs", self.work.name, 0, lines, deadline=ANSWER_S, stdin_open=True
+        )
+        self._body = body
+        try:
+            if not self._accept(answer, capture, position):
+                return False
+            for block in body:
+                capture.feed(block)
+                if self._stopping.is_set():
+                    break
+        finally:
+            self._body = None
+            body.close()
+        return True
+
+    def _accept(self, answer: dict[str, Any], capture: Capture, position: Position) -> bool:
+        """Decide what the node offers; tell whether there is a file to read."""
+        if answer["answer"] == "ABSENT":
+            return False
+        if answer["answer"] != "LOGS":
+            why = f"{answer['answer']} {answer.get('explanation', '')}"
+            raise ShimRefused(f"{self.work.name}: expected LOGS, the node answered {why}")
+        epoch, size = int(answer.get("epoch") or 0), int(answer.get("size") or 0)
+        if not position.line_count:
+            capture.adopt_epoch(epoch)
+        if size < position.end_offset:
+            note = _WAS_CUT.format(offset=position.end_offset, size=size)
+            self._turn_to(capture, epoch, note, level="W")
+            raise CaptureEnded(note)
+        return True
+
+    def _finish(self, connection: Connection, capture: Capture, is_there: bool) -> bool:
+        """The file gave no more: ask why, and close the stream when its subject has ended."""
+        status, body = connection.shim("status", self.work.name, 0, [], deadline=ANSWER_S)
+        body.close()
+        self._node.report({self.work.subject_id: status})
+        if status["answer"] == "RUNNING" or (status["answer"] == "ABSENT" and self.work.is_open):
+            return False
+        epoch = int(status.get("epoch") or 0)
+        if status["answer"] != "ABSENT" and epoch != capture.node_epoch:
+            capture.finish()
+            note = _CONTINUES if is_there else _IS_GONE
+            level = "I" if is_there else "W"
+            self._turn_to(capture, epoch, note.format(epoch=epoch), level=level)
+            return False
+        if is_there and int(status.get("out_bytes") or 0) > capture.read_offset:
+            return False
+        capture.finish()
+        self._node.shift.store_now(capture)
+        self._node.shift.complete(self.work.stream_id)
+        return True
+
+    def _turn_to(self, capture: Capture, epoch: int, note: str, *, level: str) -> None:
+        """Go on with another file: first everything of this one, then the line that says so."""
+        self._node.shift.store_now(capture)
+        capture.start_epoch(epoch, note, level=level)
+        self._node.shift.store_now(capture)

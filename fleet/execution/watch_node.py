@@ -1,0 +1,144 @@
+"""One node under watch: keeps its connection, asks its subjects how they are, tends who reads from it.
+
+A thread a node, so that a node that hangs stops no other. It changes nothing on the node.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from fleet.execution.faults import scaled
+from fleet.execution.models import Host
+from fleet.execution.remote import Connection, HostKeyChanged, RemoteError
+from fleet.execution.watch_follow import Follower, Work
+from fleet.execution.watch_link import NodeLink
+from fleet.execution.watch_reach import PERIOD_S
+
+if TYPE_CHECKING:
+    from fleet.execution.watch_shift import Shift
+
+logger = logging.getLogger(__name__)
+
+SCAN_EVERY_S = 60.0
+_ANSWER_S = 10.0
+_CONNECT_S = 30.0
+# A subject name that no subject has: asking for it proves that the node answers.
+_NOBODY = "watch-is-there"
+
+
+class NodeWatch(threading.Thread):
+    """Watches one node until it is stopped."""
+
+    def __init__(self, host: Host, shift: Shift):
+        super().__init__(name=f"node-{host.name}", daemon=True)
+        self.host = host
+        self.shift = shift
+        self.link = NodeLink(host)
+        self.silence_why = ""
+        self._work: tuple[Work, ...] = ()
+        self._followers: dict[int, Follower] = {}
+        self._stopping = threading.Event()
+        self._wake = threading.Event()
+        self._answered_at = shift.awake.now()
+        self._scan_at = 0.0
+        self._has_news = False
+
+    # what the shift asks
+
+    @property
+    def silent_s(self) -> float:
+        """Return for how long the node gave no answer while we were listening."""
+        return self.shift.awake.now() - self._answered_at
+
+    def take_news(self) -> bool:
+        """Tell whether the node answered since the last call."""
+        had_news, self._has_news = self._has_news, False
+        return had_news
+
+    def assign(self, work: tuple[Work, ...]) -> None:
+        """Set the subjects of this node; new ones are followed at once."""
+        if work != self._work:
+            self._work = work
+            self._wake.set()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._wake.set()
+        for follower in list(self._followers.values()):
+            follower.stop()
+        self.link.close()
+
+    # its own thread
+
+    def run(self) -> None:
+        while not self._stopping.is_set():
+            begun = time.monotonic()
+            try:
+                self._round()
+            except RemoteError as error:
+                self._failed(error)
+            except Exception as error:
+                logger.exception("the watch of %s failed in one round", self.host.name)
+                self.silence_why = f"{type(error).__name__}: {error}"
+            self._tend()
+            self._wake.wait(max(0.05, scaled(PERIOD_S) - (time.monotonic() - begun)))
+            self._wake.clear()
+
+    def _round(self) -> None:
+        connection, is_new = self.link.open(_CONNECT_S)
+        if is_new:
+            self._answered()
+        if is_new or time.monotonic() >= self._scan_at:
+            self._scan(connection)
+        work = [one for one in self._work if one.is_open]
+        statuses = {one.subject_id: self._status(connection, one.name) for one in work}
+        if not work:
+            self._status(connection, _NOBODY)
+        self.report(statuses)
+
+    def _status(self, connection: Connection, name: str) -> dict[str, Any]:
+        status, body = connection.shim("status", name, 0, [], deadline=_ANSWER_S)
+        body.close()
+        self._answered()
+        return status
+
+    def _scan(self, connection: Connection) -> None:
+        """Compare what lives on the node with the rows (adoption), and see whether it was started again."""
+        self.shift.adopt(self.host, connection)
+        self._answered()
+        self._scan_at = time.monotonic() + scaled(SCAN_EVERY_S)
+
+    def report(self, statuses: Mapping[int, dict[str, Any]]) -> None:
+        """Hand the shim's answers to the ledger."""
+        if statuses:
+            self.shift.record_statuses(statuses)
+
+    def _answered(self) -> None:
+        self._answered_at = self.shift.awake.now()
+        self._has_news = True
+        self.silence_why = ""
+
+    def _failed(self, error: RemoteError) -> None:
+        self.silence_why = str(error)
+        self.link.drop()
+        if isinstance(error, HostKeyChanged):
+            self.shift.record_changed_key(self.host, error.offered, str(error))
+
+    def _tend(self) -> None:
+        """Start a reader for each stream that has none; forget those that ended."""
+        wanted = {one.stream_id: one for one in self._work}
+        for stream_id, follower in list(self._followers.items()):
+            if stream_id not in wanted:
+                follower.stop()
+            if not follower.is_alive():
+                del self._followers[stream_id]
+        for stream_id, one in wanted.items():
+            if stream_id in self._followers:
+                self._followers[stream_id].work = one
+            elif not self._stopping.is_set():
+                follower = self._followers[stream_id] = Follower(self, one)
+                follower.start()
