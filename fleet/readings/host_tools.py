@@ -112,7 +112,7 @@ def parse_uptime_since(text: str) -> str | None:
     if not _SINCE.fullmatch(word):
         return None
     try:
-        datetime.strptime(word, "%Y-%m-%d %H:%M:%S")  # noqa: DTZ007 - the tool tells no zone
+        datetime.strptime(word, "%Y-%m-%d %H:%M:%S")
     except ValueError:
         return None
     return word
@@ -174,7 +174,7 @@ def _mark(directory: str, body: str) -> ReadyMark | None:
         return ReadyMark(
             directory, str(row["manifest_sha256"])[:64], int(row["files"]), int(row["bytes"])
         )
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, OverflowError):
         return None
 
 

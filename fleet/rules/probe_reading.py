@@ -24,7 +24,7 @@ _TEXT_SHOWN = 160
 class SectionSeen(Protocol):
     """One section as the kernel stored it."""
 
-    rc: int
+    rc: int | None
     truncated: bool
     error: str
     body: bytes
@@ -69,7 +69,7 @@ def read_probe(
 
 
 def _may_be_read(name: str, section: SectionSeen | None) -> bool:
-    if section is None or section.truncated or section.error:
+    if section is None or section.rc is None or section.truncated or section.error:
         return False
     # grep says 1 for "nothing found"; nvidia-smi tells of a lost card on stdout and exits with its code
     allowed = {"models": {0, 1}}.get(name, {0})

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from datetime import timedelta
+from typing import Any
 
 from fleet.models import Fact, Gpu, NodeProbe
 from fleet.rules.probe_cards import CardSeen
@@ -45,9 +47,9 @@ def facts_store(seen: Iterable[tuple[NodeProbe, FactSeen]]) -> None:
         rows[probe.node_id, fact.key] = Fact(
             node_id=probe.node_id,
             key=fact.key,
-            value=fact.value,
+            value=storable(fact.value),
             unit=fact.unit,
-            problem=fact.problem,
+            problem=storable(fact.problem),
             observed_at=at,
             expires_at=at + timedelta(seconds=fact.ttl_s),
             source=probe.command,
@@ -65,12 +67,14 @@ def cards_store(seen: Iterable[tuple[NodeProbe, CardSeen]]) -> None:
     """Store each card of each node; a reading that is missing now becomes null, never the old value."""
     rows: dict[tuple[int, int], Gpu] = {}
     for probe, card in seen:
-        values = {name: card.fields.get(name, empty) for name, empty in _CARD_FIELDS.items()}
+        values = {
+            name: storable(card.fields.get(name, empty)) for name, empty in _CARD_FIELDS.items()
+        }
         rows[probe.node_id, card.index] = Gpu(
             node_id=probe.node_id,
             index=card.index,
             health=card.health,
-            explanation=card.explanation,
+            explanation=storable(card.explanation),
             observed_at=probe.command.settled_at,
             source=probe.command,
             **values,
@@ -81,3 +85,16 @@ def cards_store(seen: Iterable[tuple[NodeProbe, CardSeen]]) -> None:
         unique_fields=["node", "index"],
         update_fields=["health", "explanation", "observed_at", "source", *_CARD_FIELDS],
     )
+
+
+def storable(value: Any) -> Any:
+    """Return a node's words without what Postgres refuses to store: NUL, lone surrogates, NaN and infinity."""
+    if isinstance(value, str):
+        return value.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {storable(key): storable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [storable(item) for item in value]
+    return value

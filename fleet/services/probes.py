@@ -5,6 +5,7 @@ A probe changes nothing on a node. Not in charge of what an answer means (rules/
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,11 +28,12 @@ from fleet.rules.probe_reading import FactSeen, ProbeReading, read_probe
 from fleet.rules.refusals import Refused
 from fleet.selectors.scope import pools_of_nodes
 from fleet.services.permits import permit_demand
-from fleet.services.probe_store import cards_store, facts_store
+from fleet.services.probe_store import cards_store, facts_store, storable
 from fleet.services.trail import Actor, rule_actor, trail_add, trail_add_all, trail_entry
 
+log = logging.getLogger(__name__)
+
 BATCH = 64
-PROBE_ONLY = "Probed only: acceptance tests have not run yet."
 
 
 @transaction.atomic
@@ -83,8 +85,10 @@ class _Settled:
     @property
     def explanation(self) -> str:
         if self.state == Node.State.READY and self.verdict.verdict == probe_verdict.PASS:
-            return say(PROBE_ONLY)
-        return self.verdict.summary
+            return say("Probed only: acceptance tests have not run yet.")
+        if self.state in (Node.State.QUARANTINED, Node.State.RETIRED):
+            return self.node.explanation  # why a person took it out matters more
+        return storable(self.verdict.summary)
 
 
 @transaction.atomic
@@ -92,7 +96,7 @@ def probe_settle(limit: int = BATCH) -> int:
     """Store what finished probes told; returns how many. The number of queries does not grow with the nodes."""
     probes = list(
         NodeProbe.objects.select_for_update(of=("self",), skip_locked=True)
-        .select_related("command__host", "command__output")
+        .select_related("command__output")
         .filter(settled_at=None, command__state__in=sorted(states.TERMINAL))
         .order_by("id")[:limit]
     )
@@ -128,10 +132,21 @@ def _dispatch(run: ProbeRun, node: Node) -> Any:
 
 
 def _read(probe: NodeProbe, node: Node) -> _Settled:
+    command = probe.command
+    why = command.explanation
+    if command.state == states.SUCCEEDED and hasattr(command, "output"):
+        try:
+            return _judge(probe, node)
+        except (
+            Exception
+        ):  # what a node printed must not keep the answers of the others from being stored
+            log.exception("the answer of probe %s cannot be read", command.purpose)
+            why = say("its answer cannot be read; the log of the conductor says why")
+    return _Settled(probe, node, None, [], probe_verdict.judge_silence(why, command.state))
+
+
+def _judge(probe: NodeProbe, node: Node) -> _Settled:
     command, commands = probe.command, gather.commands_of(node.model_root)
-    if command.state != states.SUCCEEDED or not hasattr(command, "output"):
-        silence = probe_verdict.judge_silence(command.explanation, command.state)
-        return _Settled(probe, node, None, [], silence)
     boot_id = str((command.answer or {}).get("boot_id") or "")[:40]
     reading = read_probe(command_sections(command), commands, boot_id)
     cards = read_cards(reading, node.gpu_count)
@@ -150,8 +165,8 @@ def _store(settled: list[_Settled]) -> None:
     cards_store([(item.probe, card) for item in answered for card in item.cards])
     for item in settled:
         item.probe.verdict = item.verdict.verdict
-        item.probe.summary = item.verdict.summary
-        item.probe.findings = [finding.as_object() for finding in item.verdict.findings]
+        item.probe.summary = storable(item.verdict.summary)
+        item.probe.findings = storable([f.as_object() for f in item.verdict.findings])
         item.probe.settled_at = Now()
     NodeProbe.objects.bulk_update(
         [item.probe for item in settled], ["verdict", "summary", "findings", "settled_at"]

@@ -1,0 +1,61 @@
+"""A probe from the service through real SSH to stored facts. The hand works in this process, the nodes are the lab's."""
+
+import pytest
+
+from fleet.execution.hands import carry_out
+from fleet.execution.models import Command, Host
+from fleet.models import Fact, Gpu, Node, NodeProbe
+from fleet.rules.message import said
+from fleet.services.probes import probe_settle, probe_start
+from fleet.services.seed import fleet_seed
+from tests.factories import host_key, make_actor, make_host, make_node, make_person
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.lab, pytest.mark.django_db(transaction=True)]
+
+
+def probe(nodes: list[Node]) -> dict[str, NodeProbe]:
+    run = probe_start(nodes=nodes, actor=make_actor(), user=make_person("ana"))
+    mine = Command.objects.filter(node_probe__run=run)
+
+    def done() -> bool:
+        carry_out(list(mine.values_list("pk", flat=True)))
+        probe_settle()
+        return not run.nodes.filter(settled_at=None).exists()
+
+    wait_until(done, timeout_s=60, what="every node's probe settled")
+    return {row.node.name: row for row in run.nodes.select_related("node__host")}
+
+
+@pytest.fixture
+def nodes(lab, redis_client) -> list[Node]:
+    fleet_seed(lab.inventory(), actor=make_actor("command:seed"))
+    return list(Node.objects.all())
+
+
+def words(row: NodeProbe) -> str:
+    return f"{said(row.summary)}: " + "; ".join(
+        f"{f['check']}: {said(f['found'])}" for f in row.findings
+    )
+
+
+def test_two_rehearsed_nodes_pass_and_every_fact_is_known(nodes):
+    for row in probe(nodes).values():
+        assert row.verdict == "pass", words(row)
+    assert set(Node.objects.values_list("state", flat=True)) == {Node.State.READY}
+    assert Gpu.objects.filter(health="ok").count() == 16
+    unknown = Fact.objects.filter(value=None) | Fact.objects.exclude(problem="")
+    assert [(fact.key, said(fact.problem)) for fact in unknown] == []
+    card = Gpu.objects.get(node=nodes[0], index=5)
+    assert (card.nic, card.numa) == ("mlx5_5", 1)
+    assert Fact.objects.get(node=nodes[0], key="models").value
+
+
+def test_a_changed_host_key_makes_one_node_unknown_and_not_the_other(nodes):
+    Host.objects.filter(pk=nodes[0].pk).update(host_key=host_key(7))
+    found = probe(nodes)
+    assert found[nodes[0].name].verdict == "unknown"
+    assert found[nodes[1].name].verdict == "pass"
+    host = Host.objects.get(pk=nodes[0].pk)
+    assert host.key_state == Host.Key.CHANGED
+    assert host.offered_key

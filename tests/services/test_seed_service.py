@@ -1,0 +1,112 @@
+import json
+
+import pytest
+from django.core.management import call_command
+from django.test import override_settings
+
+from fleet.execution.models import Host
+from fleet.lab.fabric import fleet_places, place_record
+from fleet.models import Member, Node, Pool, Replica, RoleGrant, TrailEntry
+from fleet.services.seed import LAB_PEOPLE, fleet_seed, people_seed
+from tests.factories import host_key, make_actor
+
+pytestmark = pytest.mark.django_db
+
+
+def rows(size: int) -> list[dict]:
+    return [
+        {
+            **place_record(place),
+            "ssh_port": 2222,
+            "user": "fleet",
+            "model_root": f"/lab/nodes/{place.name}/root/models",
+            "host_key": host_key(place.number),
+            "origin": "lab",
+        }
+        for place in fleet_places(size, "127.0.64")
+    ]
+
+
+def seed(size: int):
+    return fleet_seed(rows(size), actor=make_actor("command:seed"))
+
+
+def test_the_reference_fleet_has_its_pools_units_and_spares():
+    assert len(seed(48).added) == 48
+    units = {pool.slug: pool.replicas.count() for pool in Pool.objects.all()}
+    assert units == {"glm51": 7, "glm52": 7, "dsv4": 14, "spare": 0}
+    spares = Node.objects.exclude(memberships__released_at=None, memberships__isnull=False)
+    assert sorted(node.name[-3:] for node in spares) == ["007", "008", "023", "024", "039", "040"]
+    assert Pool.objects.get(slug="spare").spare_floor == 3
+    r4 = Replica.objects.get(name="glm52-r4")
+    assert [m.node.name for m in r4.members.order_by("position")] == ["h100-027", "h100-028"]
+    assert Node.objects.get(host__name="h100-028").rack.leaf.number == 4
+
+
+def test_nodes_are_born_registered_with_pinned_keys():
+    seed(2)
+    assert {(n.state, n.host.key_state, n.origin) for n in Node.objects.all()} == {
+        ("registered", "pinned", "lab")
+    }
+
+
+def test_seeding_again_changes_nothing():
+    seed(8)
+    before = TrailEntry.objects.count(), Member.objects.count()
+    assert len(seed(8).equal) == 8
+    assert (TrailEntry.objects.count(), Member.objects.count()) == before
+
+
+def test_a_smaller_lab_retires_nodes_and_a_larger_one_brings_them_back():
+    seed(8)
+    seed(2)
+    assert Node.objects.exclude(state="retired").count() == 2
+    assert set(Replica.objects.values_list("name", flat=True)) == {"glm52-r1"}
+    seed(8)
+    assert Node.objects.exclude(state="retired").count() == 8
+    assert Replica.objects.count() == 4
+    assert Member.objects.filter(released_at=None).count() == 6
+
+
+def test_a_reserved_unit_is_left_alone():
+    seed(2)
+    Member.objects.update(is_reserved=True)
+    seed(8)
+    unit = Replica.objects.get(name="glm52-r1")
+    live = unit.members.filter(released_at=None).order_by("position")
+    assert [member.node.name for member in live] == ["h100-001", "h100-002"]
+
+
+def test_a_key_that_was_flagged_as_changed_is_not_pinned_by_seeding():
+    seed(2)
+    Host.objects.filter(name="h100-001").update(key_state="changed", host_key=host_key(9))
+    seed(2)
+    assert Host.objects.get(name="h100-001").key_state == "changed"
+
+
+def test_the_four_accounts_have_their_roles_and_are_made_once():
+    assert people_seed(actor=make_actor()) == list(LAB_PEOPLE)
+    assert people_seed(actor=make_actor()) == []
+    grants = {grant.user.username: grant.role for grant in RoleGrant.objects.filter(pool=None)}
+    assert grants == {"ana": "operator", "bo": "approver", "chen": "viewer", "dana": "admin"}
+
+
+class TestCommand:
+    def run(self, capsys, inventory: str | None = None, **settings_now):
+        with override_settings(**settings_now):
+            call_command("seed", inventory=inventory)
+        return capsys.readouterr()
+
+    def test_without_a_lab_it_does_nothing(self, capsys):
+        assert "nothing to seed" in self.run(capsys, IS_REHEARSAL=False).out
+        assert not Node.objects.exists()
+
+    def test_beyond_loopback_it_makes_no_accounts(self, capsys, tmp_path):
+        path = tmp_path / "inventory.json"
+        path.write_text(json.dumps(rows(2)))
+        lab = {"IS_REHEARSAL": True, "inventory": str(path)}
+        said = self.run(capsys, **lab, IS_LOOPBACK=False, HOST="0.0.0.0")
+        assert "accounts not seeded" in said.err
+        assert not RoleGrant.objects.exists()
+        said = self.run(capsys, **lab, IS_LOOPBACK=True)
+        assert "accounts: ana, bo, chen, dana" in said.out
