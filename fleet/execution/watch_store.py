@@ -86,7 +86,9 @@ class Position:
 class ChunkWriter:
     """Writes the lines of one stream. After an exception it is spent: make a new one from the rows."""
 
-    def __init__(self, stream_id: int, position: Position, fence: Fence, open_chunk: OpenChunk | None):
+    def __init__(
+        self, stream_id: int, position: Position, fence: Fence, open_chunk: OpenChunk | None
+    ):
         self.stream_id = stream_id
         self.position = position
         self._fence = fence
