@@ -348,7 +348,8 @@ while IFS= read -r line <&3 || [ -n "$line" ]; do
     ';plan_sha '*) case $word in *[!0-9a-f]*) die ERROR "plan_sha is not hexadecimal" ;; esac; plan_sha=$word ;;
     ';section '*) [ -z "$name" ] || plan="$plan $name:$within:$argc"
         name=${word%% *} within=${word#* } argc=0
-        case $name-$within in *[!A-Za-z0-9._-]* | -* | *- | *-[!0-9]*) die ERROR "not a section" ;; esac ;;
+        case $name in '' | -* | *[!A-Za-z0-9._-]*) die ERROR "not a section" ;; esac
+        case $within in '' | [!0-9]* | *[!0-9.]*) die ERROR "not a section" ;; esac ;;
     ';'*) number "$word" || die ERROR "expected a directive with a whole number"
         case ${line%% *} in ';epoch') new_epoch=$word ;; ';offset') offset=$word ;; ';follow') follow=$word ;;
         ';grace') grace=$word ;; ';guard') guard=$word ;; *) die ERROR "unknown directive" ;; esac ;;
