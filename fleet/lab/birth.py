@@ -11,7 +11,7 @@ from pathlib import Path
 
 from . import keys, releases, state, views
 from .fabric import Place, fabric_table
-from .sshd import NodeHost, known_hosts_line, login_user, write_sshd_files
+from .sshd import NodeHost, known_hosts_line, login_user, write_shared_files, write_sshd_files
 
 PACKAGE = Path(__file__).resolve().parent
 STORE_MODELS = "store/models"
@@ -22,6 +22,7 @@ def lay_out_lab(lab: Path, places: list[Place], weights: str) -> None:
     """Make the lab's shared part: stubs, libraries, operator key, fabric and object store."""
     lab.mkdir(mode=0o700, parents=True, exist_ok=True)
     _copy_stubs(lab)
+    write_shared_files(lab)
     public = keys.ensure_key_pair(lab / "ssh" / "id_ed25519", "operator@flotilla-lab")
     (lab / "ssh" / "authorized_keys").write_text(f"{public} operator@flotilla-lab\n")
     state.replace_text(lab / "fabric.json", json.dumps(fabric_table(places), indent=1))
@@ -78,8 +79,9 @@ def _store_images(lab: Path) -> None:
 def lay_out_node(host: NodeHost, place: Place, seed: int, now: datetime) -> str:
     """Make or keep one node's directory; return its public host key."""
     node_dir = host.directory
-    for name in NODE_DIRECTORIES:
-        (node_dir / name).mkdir(parents=True, exist_ok=True)
+    if not node_dir.is_dir():
+        for name in NODE_DIRECTORIES:
+            os.makedirs(node_dir / name, exist_ok=True)
     keys.restore_first(node_dir / "hostkey")
     host_key = keys.ensure_key_pair(node_dir / "hostkey", place.name)
     write_sshd_files(host)
@@ -92,9 +94,10 @@ def lay_out_node(host: NodeHost, place: Place, seed: int, now: datetime) -> str:
 def _bear_node(node_dir: Path, place: Place, seed: int, now: datetime) -> None:
     born = state.born_state(place, seed, now)
     born["at"] = state.time_text(now)
-    state.replace_text(node_dir / "birth.json", json.dumps(born))
-    state.replace_text(node_dir / "state.json", json.dumps(born, indent=1))
-    views.bear_views(node_dir, born)
+    (node_dir / "birth.json").write_text(json.dumps(born, indent=1))
+    # state.json is only ever replaced whole, so the birth state keeps its content.
+    os.link(node_dir / "birth.json", node_dir / "state.json")
+    views.bear_views(node_dir, born, node_dir.parents[1] / "class" / place.node_class)
 
 
 def seed_weights(lab: Path, node_dir: Path) -> None:
@@ -104,16 +107,20 @@ def seed_weights(lab: Path, node_dir: Path) -> None:
         target = model_directory(node_dir / "root" / "models", slug)
         if (target / ".ready").exists():
             continue
-        target.mkdir(parents=True, exist_ok=True)
+        os.makedirs(target, exist_ok=True)
         files = releases.seed_manifest(slug)
-        for row in files:
-            _link(source / row["name"], target / row["name"])
-        state.replace_text(target / ".ready", json.dumps(releases.ready_record(files)))
+        _link_all([row["name"] for row in files], str(source), str(target))
+        (target / ".ready").write_text(json.dumps(releases.ready_record(files)))
 
 
-def _link(source: Path, target: Path) -> None:
-    target.unlink(missing_ok=True)
-    os.link(source, target)
+def _link_all(names: list[str], source: str, target: str) -> None:
+    """Link files by plain strings: a fleet of 48 has 16,000 of them."""
+    for name in names:
+        try:
+            os.link(f"{source}/{name}", f"{target}/{name}")
+        except FileExistsError:
+            os.unlink(f"{target}/{name}")
+            os.link(f"{source}/{name}", f"{target}/{name}")
 
 
 def inventory_rows(lab: Path, places: list[Place], host_keys: dict[str, str]) -> list[dict]:

@@ -97,10 +97,17 @@ def write_sshd_files(host: NodeHost) -> None:
         environment=pairs,
     )
     (host.directory / "sshd.conf").write_text(conf)
-    force = host.directory / "force"
+    for name in ("force", "rc"):
+        (host.directory / name).unlink(missing_ok=True)
+        os.link(host.lab / "lib" / name, host.directory / name)
+
+
+def write_shared_files(lab: Path) -> None:
+    """Write the forced command and the shell functions, which are the same on every node."""
+    force = lab / "lib" / "force"
     force.write_text(FORCE.format(sftp_server=find_sftp_server()))
     force.chmod(0o755)
-    (host.directory / "rc").write_text(RC)
+    (lab / "lib" / "rc").write_text(RC)
 
 
 def login_user() -> str:
