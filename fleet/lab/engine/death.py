@@ -19,6 +19,27 @@ if TYPE_CHECKING:
 
 WATCHDOG_S = 5.0
 EXECUTOR = "v1/executor/multiproc_executor.py"
+INIT_DEVICE = (
+    ("v1/worker/gpu_worker.py", 251, "init_device", "init_worker_distributed_environment(...)"),
+    ("distributed/parallel_state.py", 1402, "init_distributed_environment", "init_process_group()"),
+)
+# Which frames lie under a worker's failure, by the phase it happened in.
+WORKER_FRAMES = {
+    "spawn": INIT_DEVICE,
+    "nccl": INIT_DEVICE,
+    "load": (
+        ("v1/worker/gpu_worker.py", 356, "load_model", "self.model_runner.load_model()"),
+        ("model_executor/model_loader/base_loader.py", 64, "load_model", "load_weights(...)"),
+    ),
+    "capture": (
+        ("v1/worker/gpu_worker.py", 588, "compile_or_warm_up_model", "capture_model()"),
+        ("v1/worker/gpu_model_runner.py", 6740, "capture_model", "self._capture_cudagraphs(...)"),
+    ),
+}
+EXECUTOR_FRAME = ("v1/engine/core.py", 118, "__init__", "executor_class(vllm_config)")
+CORE_FRAMES = {
+    "kv": ("v1/engine/core.py", 136, "__init__", "self._initialize_kv_caches(vllm_config)"),
+}
 
 
 class StartFailed(Exception):
@@ -47,39 +68,33 @@ def oom_in_load(engine: Engine, worker: Worker) -> StartFailed:
 
 def report_start_failure(engine: Engine, failure: StartFailed) -> None:
     """Print a failed start from the worker up to the API server."""
+    inner = failure.error
     if failure.worker is not None:
         stack = traceback(
             (EXECUTOR, 812, "worker_main", "worker = WorkerProc(*args, **kwargs)"),
-            ("v1/worker/gpu_worker.py", 356, "load_model", "self.model_runner.load_model()"),
-            ("model_executor/model_loader/base_loader.py", 64, "load_model", "load_weights(...)"),
+            *WORKER_FRAMES.get(engine.failed_in, ()),
             error=failure.error,
         )
-        voice = engine.voice(failure.worker)
+        voice = engine.voice(failure.worker, named=engine.failed_in not in ("spawn", "nccl"))
         voice.error("multiproc_executor.py:851", f"WorkerProc failed to start.\n{stack}")
-    inner = (
-        "Exception: WorkerProc initialization failed due to an exception in a background process."
-        " See stack trace for root cause."
-        if failure.worker is not None
-        else failure.error
-    )
+        inner = (
+            "Exception: WorkerProc initialization failed due to an exception in a background"
+            " process. See stack trace for root cause."
+        )
     core_stack = traceback(
         ("v1/engine/core.py", 1299, "run_engine_core", "engine_core = EngineCoreProc(...)"),
-        ("v1/engine/core.py", 136, "__init__", "self._initialize_kv_caches(vllm_config)"),
+        CORE_FRAMES.get(engine.failed_in, EXECUTOR_FRAME),
         error=inner,
     )
     for core in engine.cores[:1]:
         core.error("core.py:1330", f"EngineCore failed to start.\n{core_stack}")
-    last = (
-        "RuntimeError: Engine core initialization failed. See root cause above."
-        " Failed core proc(s): {}"
-        if engine.cores
-        else inner
-    )
-    engine.main.raw(
-        traceback(
-            ("entrypoints/cli/main.py", 75, "main", "args.dispatch_function(args)"), error=last
+    if engine.cores:
+        inner = (
+            "RuntimeError: Engine core initialization failed. See root cause above."
+            " Failed core proc(s): {}"
         )
-    )
+    frame = ("entrypoints/cli/main.py", 75, "main", "args.dispatch_function(args)")
+    engine.main.raw(traceback(frame, error=inner))
 
 
 class Death:

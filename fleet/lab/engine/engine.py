@@ -38,6 +38,7 @@ class Engine:
         self.workers = Workers(container_dir, self.node["dir"], self._gpus())
         self.link: Link = self._make_link()
         self.phase = "start"
+        self.failed_in = ""
         self.main = Voice(log, "APIServer" if self.serves else "", os.getpid())
         # Under data parallelism 0.23 starts as many API servers as engines (LAB.md 4.4).
         self.fronts: list[Voice] = [self.main]

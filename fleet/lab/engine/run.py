@@ -112,6 +112,7 @@ class Container:
             raise StartFailed(f"{text}: ('{plan.host}', {plan.port})", None) from error
 
     def _fail(self, failure: StartFailed) -> None:
+        self.engine.failed_in = self.engine.phase
         self.engine.set_phase("dead")
         report_start_failure(self.engine, failure)
         self.engine.link.close(graceful=False)
