@@ -8,6 +8,7 @@ from collections.abc import Callable
 from fleet.readings.report import Report
 from fleet.readings.text import Readable, Rewound, decode, iter_line_batches, read_capped
 from fleet.readings.verdicts.fabric import report_fabric
+from fleet.readings.verdicts.metrics import report_metrics
 from fleet.readings.verdicts.nccl_log import report_nccl_log
 from fleet.readings.verdicts.nvidia_smi import report_nvidia_smi
 from fleet.readings.verdicts.topo import report_topo
@@ -44,6 +45,7 @@ READERS: dict[str, Callable[[Readable], Report]] = {
     "topo": _whole(report_topo),
     "nvidia-smi": _whole(report_nvidia_smi),
     "fabric": _whole(report_fabric),
+    "metrics": _whole(report_metrics),
     "vllm-log": lambda stream: report_vllm_log(iter_line_batches(stream)),
     "nccl-log": lambda stream: report_nccl_log(iter_line_batches(stream)),
 }
@@ -71,7 +73,7 @@ _MARKS: tuple[tuple[str, int, str], ...] = (
     ("fabric", 20, r"^DEV\s+PORT\s+INDEX|Link layer: |^NAME +.*MOUNTPOINT|^Filesystem +"),
     ("fabric", 20, r'^\S+ +(?:UP|DOWN|UNKNOWN) |"blockdevices"|"ifname":|^NAME="'),
     ("bench", 60, r"Serving Benchmark Result|Request throughput \(req/s\)|\"request_throughput\""),
-    ("metrics", 20, r"^# (?:HELP|TYPE) |^DCGM_FI_|^vllm[:_]\w+\{"),
+    ("metrics", 20, r"^# (?:HELP|TYPE) |^DCGM_FI_|^vllm[:_]\w+\{|^nvidia_smi_"),
 )
 KINDS = (
     "topo",

@@ -1,0 +1,1 @@
+"""Readings of Prometheus text: the exposition format, engines, and cards."""

@@ -1,0 +1,162 @@
+"""Reads Prometheus' text format, quickly when the same endpoint is read again and again.
+
+Between two scrapes only the values change, so the text of a series is parsed once and remembered.
+A series that is absent is unknown, never zero.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]{0,255}")
+_LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]{0,127})="((?:[^"\\]|\\.){0,4096})"\s*(?:,|$)')
+_ESCAPE = re.compile(r"\\(.)")
+_CACHE_CAP = 65_536
+_SERIES_BYTES_CAP = 16_384
+# What DCGM prints for a field that it cannot read.
+SENTINELS = frozenset((9223372036854775794.0, 9223372036854775792.0, 2147483634.0))
+
+
+class Series(NamedTuple):
+    """A name and its labels."""
+
+    name: str
+    labels: Mapping[str, str]
+
+
+class Sample(NamedTuple):
+    """One value of one series."""
+
+    series: Series
+    value: float
+
+
+@dataclass(frozen=True)
+class Exposition:
+    """All samples of one text. `bad_lines` were neither samples nor comments."""
+
+    samples: tuple[Sample, ...]
+    bad_lines: tuple[int, ...]
+    ends: bool
+
+    @property
+    def complete(self) -> bool:
+        """Whether all lines were understood and the last one was not cut."""
+        return bool(self.samples) and not self.bad_lines and self.ends
+
+    def named(self, name: str) -> list[Sample]:
+        """Return the samples of exactly this name; a longer name is another family."""
+        return [s for s in self.samples if s.series.name == name]
+
+
+class SeriesCache:
+    """The series of one endpoint, known from its last scrape; a new one starts empty."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, Series] = {}
+
+    def parse(self, raw: bytes) -> Exposition:
+        """Read one scrape."""
+        known = self._known.get
+        samples: list[Sample] = []
+        bad: list[int] = []
+        number = 0
+        for number, line in enumerate(raw.split(b"\n"), 1):
+            if not line or line[0] == 35:
+                continue
+            key, _, text = line.rpartition(b" ")
+            series = known(key)
+            if series is not None:
+                try:
+                    samples.append(Sample(series, float(text)))
+                    continue
+                except ValueError:
+                    pass
+            sample = self._learn(line)
+            if sample is not None:
+                samples.append(sample)
+            elif not line.isspace():
+                bad.append(number)
+        return Exposition(tuple(samples), tuple(bad), raw.endswith(b"\n"))
+
+    def _learn(self, line: bytes) -> Sample | None:
+        text = line[:_SERIES_BYTES_CAP].decode("utf-8", "replace").strip()
+        end = _series_end(text)
+        words = text[end:].split()
+        series = parse_series(text[:end]) if end and 0 < len(words) <= 2 else None
+        if series is None:
+            return None
+        try:
+            value = float(words[0])
+        except ValueError:
+            return None
+        # A time stamp behind the value changes with each scrape: such a key is never met again.
+        if len(words) == 1 and len(line) < _SERIES_BYTES_CAP:
+            if len(self._known) >= _CACHE_CAP:
+                self._known.clear()
+            self._known[line.rpartition(b" ")[0]] = series
+        return Sample(series, value)
+
+
+def parse_exposition(raw: bytes) -> Exposition:
+    """Read one text without remembering anything."""
+    return SeriesCache().parse(raw)
+
+
+def parse_series(text: str) -> Series | None:
+    """Read `name{label="value",..}`; values may hold blanks, braces and escaped quotes."""
+    name, brace, rest = text.partition("{")
+    name = name.strip()
+    if not _NAME.fullmatch(name):
+        return None
+    if not brace:
+        return Series(name, {})
+    labels: dict[str, str] = {}
+    body = rest.rstrip()[:-1]
+    at = 0
+    while at < len(body):
+        found = _LABEL.match(body, at)
+        if found is None:
+            return None
+        labels[found[1]] = _unescape(found[2])
+        at = found.end()
+    return Series(name, labels)
+
+
+def _series_end(text: str) -> int:
+    """Return where the series ends: behind its closing brace, which a value may also hold."""
+    brace = text.find("{")
+    if brace < 0:
+        return len(text.split(" ", 1)[0]) if " " in text else 0
+    quoted = False
+    at = brace
+    while at < len(text):
+        sign = text[at]
+        if sign == "\\" and quoted:
+            at += 1
+        elif sign == '"':
+            quoted = not quoted
+        elif sign == "}" and not quoted:
+            return at + 1
+        at += 1
+    return 0
+
+
+def _unescape(value: str) -> str:
+    if "\\" not in value:
+        return value
+    return _ESCAPE.sub(lambda m: "\n" if m[1] == "n" else m[1], value)
+
+
+def read_value(value: float) -> float | None:
+    """Return a measured value; not-a-number and DCGM's sentinels mean that there is none."""
+    return None if value != value or value in SENTINELS else value
+
+
+def total(samples: Iterable[Sample]) -> float | None:
+    """Return the sum of samples, None when there are none."""
+    values = [v for s in samples if (v := read_value(s.value)) is not None]
+    return sum(values) if values else None

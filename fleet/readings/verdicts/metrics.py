@@ -1,0 +1,130 @@
+"""What a pasted metrics text says about an engine or about cards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from fleet.readings.metrics.cards import CardMetrics, read_cards
+from fleet.readings.metrics.engine import EngineMetrics, read_engines
+from fleet.readings.metrics.exposition import Exposition, parse_exposition
+from fleet.readings.report import Finding, Report, lead, verdict_of
+
+
+def report_metrics(text: str) -> Report:
+    """Judge one scrape; a line that is cut makes it incomplete."""
+    exposition = parse_exposition(text.encode())
+    engines, cards = read_engines(exposition), read_cards(exposition)
+    findings = tuple(_findings(exposition, engines, cards))
+    known = exposition.complete and bool(engines or cards)
+    suspect = any(f.severity == "warn" for f in findings)
+    return Report(
+        kind="metrics",
+        form="engine" if engines else "cards" if cards else "prometheus",
+        complete=exposition.complete,
+        verdict=verdict_of(findings, known_good=known and not suspect),
+        summary=lead(findings, _summary(exposition, engines, cards)),
+        findings=findings,
+        values=_values(exposition, engines, cards),
+        unread=exposition.bad_lines,
+    )
+
+
+def _findings(
+    exposition: Exposition, engines: tuple[EngineMetrics, ...], cards: tuple[CardMetrics, ...]
+) -> Iterator[Finding]:
+    if exposition.bad_lines or (exposition.samples and not exposition.ends):
+        text = "lines that are no samples, or a last line that is cut"
+        yield Finding("incomplete", "warn", text, exposition.bad_lines)
+    for engine in engines:
+        running, waiting = engine.numbers.get("running"), engine.numbers.get("waiting")
+        if running == 0 and waiting:
+            text = f"{waiting:g} requests wait and none runs: the engine may be stuck"
+            yield Finding("stuck_suspect", "warn", text)
+    if len(engines) > 1:
+        names = ", ".join(e.model for e in engines[:8])
+        yield Finding("several_models", "info", f"two subjects on one endpoint: {names}")
+    for card in cards:
+        yield from _card_findings(card)
+
+
+def _card_findings(card: CardMetrics) -> Iterator[Finding]:
+    who = f"GPU {card.words.get('index', card.uuid)}"
+    if card.numbers.get("ecc_uncorrected_volatile"):
+        count = card.numbers["ecc_uncorrected_volatile"]
+        yield Finding("ecc", "error", f"{who}: {count:g} uncorrected ECC errors since boot")
+    if card.numbers.get("row_remap_failure"):
+        yield Finding("remap", "error", f"{who}: row remapping failed")
+    if card.numbers.get("xid"):
+        yield Finding("xid", "warn", f"{who}: the last Xid was {card.numbers['xid']:g}")
+
+
+def _summary(
+    exposition: Exposition, engines: tuple[EngineMetrics, ...], cards: tuple[CardMetrics, ...]
+) -> str:
+    if not exposition.samples:
+        return "No sample in this text."
+    return f"{len(exposition.samples)} samples: {len(engines)} models, {len(cards)} cards."
+
+
+def _values(
+    exposition: Exposition, engines: tuple[EngineMetrics, ...], cards: tuple[CardMetrics, ...]
+) -> dict[str, Any]:
+    values: dict[str, Any] = {"samples": len(exposition.samples)}
+    if engines:
+        values |= _engine_values(engines)
+    if cards:
+        values |= _card_values(cards)
+    return values
+
+
+def _engine_values(engines: tuple[EngineMetrics, ...]) -> dict[str, Any]:
+    """Give each number, by model when there are several."""
+
+    def told(read: Callable[[EngineMetrics], Any]) -> Any:
+        if len(engines) == 1:
+            return read(engines[0])
+        return {engine.model: read(engine) for engine in engines}
+
+    names = dict.fromkeys(["running", "waiting", *(n for e in engines for n in e.numbers)])
+    values: dict[str, Any] = {name: told(_number(name)) for name in names}
+    values["models"] = [e.model for e in engines]
+    values["success"] = told(lambda e: dict(e.success))
+    values["waiting_by_reason"] = told(lambda e: dict(e.waiting_by_reason))
+    values["kv_cache_usage"] = told(lambda e: e.kv_usage)
+    if any(e.kv_usage_name == "gpu_cache_usage_perc" for e in engines):
+        values["gpu_cache_usage"] = values["kv_cache_usage"]
+    values["spec"] = told(_spec)
+    values["ttft_mean_s"] = told(lambda e: _mean(e, "ttft"))
+    values["itl_mean_s"] = told(lambda e: _mean(e, "itl"))
+    return values | (dict(engines[0].config) if len(engines) == 1 else {})
+
+
+def _number(name: str) -> Callable[[EngineMetrics], float | None]:
+    return lambda engine: engine.numbers.get(name)
+
+
+def _spec(engine: EngineMetrics) -> dict[str, Any] | None:
+    if engine.spec is None:
+        return None
+    return {**engine.spec, "per_pos": list(engine.accepted_per_position)}
+
+
+def _mean(engine: EngineMetrics, name: str) -> float | None:
+    count, sum_s = engine.numbers.get(f"{name}_count"), engine.numbers.get(f"{name}_sum_s")
+    return sum_s / count if count and sum_s is not None else None
+
+
+def _card_values(cards: tuple[CardMetrics, ...]) -> dict[str, Any]:
+    whole = [c for c in cards if c.instance is None]
+    gpus = len({c.uuid for c in cards})
+    values: dict[str, Any] = {
+        "gpus": gpus,
+        "instances": len(cards) - len(whole),
+        "cards": [{"uuid": c.uuid, "instance": c.instance, **c.words, **c.numbers} for c in cards],
+    }
+    if len(cards) == 1:
+        values |= {"ecc_uncorrected_volatile": None, **cards[0].words, **cards[0].numbers}
+        if "mig" in cards[0].numbers:
+            values["mig"] = bool(cards[0].numbers["mig"])
+    return values
