@@ -197,6 +197,11 @@ CONTENT_SECURITY_POLICY = {
     }
 }
 
+# The key that seals the trail. Without SEAL_KEY one is made once in STATE_DIR; several hosts must share one.
+SEAL_KEY = env.text("SEAL_KEY")
+# Where the head of the trail is noted each hour, better on another disk. Without it: a file in STATE_DIR.
+TRAIL_ANCHOR_FILE = env.text("TRAIL_ANCHOR_FILE")
+
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", "English"), ("zh-hans", "简体中文")]
 LOCALE_PATHS = [BASE_DIR / "locale"]

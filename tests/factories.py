@@ -49,12 +49,18 @@ def make_host(name: str = "h100-001", **fields: Any) -> Host:
     return Host.objects.create(name=name, **{**defaults, **fields})
 
 
-def make_node(name: str = "h100-001", *, host: dict[str, Any] | None = None, **fields: Any) -> Node:
-    """A reachable node with a pinned key, ready unless told otherwise."""
+def make_node(
+    name: str = "h100-001",
+    *,
+    host: dict[str, Any] | None = None,
+    on: Host | None = None,
+    **fields: Any,
+) -> Node:
+    """A reachable node with a pinned key, ready unless told otherwise; `on` is a host that exists."""
     leaf, _ = Leaf.objects.get_or_create(number=1)
     rack, _ = Rack.objects.get_or_create(name="R01", defaults={"leaf": leaf})
     defaults = {"rack": rack, "node_class": "hgx-h100-roce", "state": Node.State.READY}
-    return Node.objects.create(host=make_host(name, **(host or {})), **{**defaults, **fields})
+    return Node.objects.create(host=on or make_host(name, **(host or {})), **{**defaults, **fields})
 
 
 def make_nodes(count: int, **fields: Any) -> list[Node]:

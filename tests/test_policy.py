@@ -10,9 +10,10 @@ from django.db import transaction
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
 from console.urls import websocket_urlpatterns
-from fleet.models import Evidence, Pool, TrailEntry
+from fleet.models import Brake, Evidence, Hold, KeyChange, Node, Pool, TrailEntry
 from fleet.rules import policy
-from tests.factories import make_hold, make_node, make_person, make_pool, make_replica
+from fleet.rules.hostkeys import fingerprint
+from tests.factories import host_key, make_hold, make_node, make_person, make_pool, make_replica
 
 ROLES = ("viewer", "operator", "approver", "admin")
 # Written out here a second time on purpose: a change of the table must be meant twice.
@@ -201,3 +202,68 @@ def test_reading_every_page_as_admin_changes_no_row(fleet, client):
         if policy.entry_of(name).read:
             client.get(address(name, "own"))
     assert counts() == before
+
+
+@pytest.mark.django_db
+class TestEveryWriteIsToldOnce:
+    """A write by a person leaves exactly one row of that person, with its request, its reason and its object."""
+
+    KEYS = (host_key(1), host_key(2))
+
+    def send(
+        self, client, who: str, name: str, kwargs: dict[str, Any], **fields: str
+    ) -> TrailEntry:
+        client.force_login(make_person(who))
+        node = Node.objects.get()
+        posted = {
+            "idempotency_key": str(uuid.uuid4()),
+            "base_version": str(node.version),
+            "reason": "why not",
+            **fields,
+        }
+        answer = client.post(reverse(name, kwargs=kwargs), posted)
+        assert answer.status_code == 302, answer.content.decode()[:2000]
+        told = TrailEntry.objects.get(request_id=answer["X-Request-ID"], actor=who)
+        assert (told.source, told.address, told.outcome) == ("web", "127.0.0.1", "done")
+        return told
+
+    @pytest.fixture(autouse=True)
+    def node(self, db) -> None:
+        old, new = self.KEYS
+        make_node("h100-001", host={"host_key": old, "offered_key": new, "key_state": "changed"})
+
+    def test_probe(self, client):
+        told = self.send(client, "ana", "probe-start", {}, nodes="h100-001")
+        assert (told.verb, told.object_id) == ("probe.start", "h100-001")
+
+    def test_hold_and_lift(self, client):
+        where = {"name": "h100-001"}
+        assert self.send(client, "ana", "hold-add", where, kind="cordon").reason == "why not"
+        hold = where | {"pk": Hold.objects.get().pk}
+        assert self.send(client, "ana", "hold-lift", hold).before["owner"] == "user:ana"
+
+    def test_override(self, client):
+        make_hold(Node.objects.get(), "user:ana")
+        hold = {"name": "h100-001", "pk": Hold.objects.get().pk}
+        assert self.send(client, "bo", "hold-lift", hold, override="1").verb == "hold.override"
+
+    def test_host_key(self, client):
+        old, new = map(fingerprint, self.KEYS)
+        where = {"name": "h100-001"}
+        prints = {"fingerprint": new, "old_fingerprint": old}
+        asked = self.send(client, "dana", "host-key", where, **prints)
+        assert old in asked.before["fingerprint"]
+        change = where | {"pk": KeyChange.objects.get().pk}
+        assert new in self.send(client, "bo", "host-key-sign", change).after["fingerprint"]
+
+    def test_withdrawn_host_key(self, client):
+        old, new = map(fingerprint, self.KEYS)
+        where = {"name": "h100-001"}
+        self.send(client, "dana", "host-key", where, fingerprint=new, old_fingerprint=old)
+        change = where | {"pk": KeyChange.objects.get().pk}
+        told = self.send(client, "dana", "host-key-sign", change, decision="withdraw")
+        assert told.verb == "host_key.withdraw"
+
+    def test_brake(self, client):
+        Brake.objects.create(cause="too many")
+        assert self.send(client, "ana", "brake-clear", {}).before == {"cause": "too many"}

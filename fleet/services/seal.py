@@ -53,9 +53,9 @@ def seal_mac(key: bytes, previous: str, entry: TrailEntry) -> str:
 
 
 def seal_key() -> bytes:
-    """Return the key: SEAL_KEY of the environment, else a file of STATE_DIR that is made once, mode 0600."""
-    if named := getattr(settings, "SEAL_KEY", "") or os.environ.get("SEAL_KEY", ""):
-        return named.encode()
+    """Return the key: SEAL_KEY, else a file of STATE_DIR that is made once, mode 0600."""
+    if settings.SEAL_KEY:
+        return settings.SEAL_KEY.encode()
     path = Path(settings.STATE_DIR) / "trail.key"
     try:
         return path.read_bytes()
@@ -73,9 +73,8 @@ class Anchor:
 
 
 def anchor_path() -> Path:
-    """Return the anchor file: TRAIL_ANCHOR_FILE of the environment, better on another disk, else in STATE_DIR."""
-    named = os.environ.get("TRAIL_ANCHOR_FILE", "")
-    return Path(named) if named else Path(settings.STATE_DIR) / "trail-anchors"
+    """Return the anchor file: TRAIL_ANCHOR_FILE, or one in STATE_DIR."""
+    return Path(settings.TRAIL_ANCHOR_FILE or Path(settings.STATE_DIR) / "trail-anchors")
 
 
 def anchors_read() -> list[Anchor]:

@@ -1,4 +1,4 @@
-"""A probe from the service through real SSH to stored facts. The hand works in this process, the nodes are the lab's."""
+"""A probe from the service through real SSH to stored facts. The hand works in this process; nodes are the lab's."""
 
 import pytest
 
@@ -8,7 +8,8 @@ from fleet.models import Fact, Gpu, Node, NodeProbe
 from fleet.rules.message import said
 from fleet.services.probes import probe_settle, probe_start
 from fleet.services.seed import fleet_seed
-from tests.factories import host_key, make_actor, make_host, make_node, make_person
+from tests.execution.plain_sshd import plain_sshds
+from tests.factories import host_key, make_actor, make_node, make_person
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.lab, pytest.mark.django_db(transaction=True)]
@@ -59,3 +60,21 @@ def test_a_changed_host_key_makes_one_node_unknown_and_not_the_other(nodes):
     host = Host.objects.get(pk=nodes[0].pk)
     assert host.key_state == Host.Key.CHANGED
     assert host.offered_key
+
+
+def test_a_foreign_node_is_unknown_with_a_reason_for_each_missing_tool(settings, redis_client):
+    with plain_sshds() as make:
+        settings.SSH_KEY_FILE = make.key
+        sshd = make()
+        sshd.stop()
+        sshd.path = "/bin"  # poor: what is found is found, what is not is said
+        sshd.start()
+        node = make_node("foreign", on=sshd.host("foreign"), state=Node.State.REGISTERED)
+        row = probe([node])["foreign"]
+    assert row.verdict == "unknown"
+    assert "not found" in words(row)
+    assert {finding["section"] for finding in row.findings} >= {"gpu-list", "gpu-query", "topo"}
+    node.refresh_from_db()
+    assert node.state == Node.State.ACCEPTANCE
+    assert {gpu.health for gpu in Gpu.objects.filter(node=node)} == {"unknown"}
+    assert Fact.objects.get(node=node, key="kernel").value
