@@ -1,4 +1,5 @@
-"""The one door through which a launch changes its state, with its unit, the trail and the doorbell."""
+"""The one door through which a launch changes its state, with its unit, the
+trail, the doorbell and the effects that belong to the new state."""
 
 from django.db import transaction
 from django.db.models import F
@@ -10,6 +11,7 @@ from fleet.services.replicas import members_free, replica_move
 from fleet.services.trail import Actor, trail_add
 from releases.models import Launch
 from releases.rules import launch as rules
+from releases.services.launch_entries import state_enter
 
 # What the unit is while its launch is there; a unit gets traffic (serving) only from the gateway.
 _UNIT_STATE = {
@@ -60,6 +62,7 @@ def launch_move(
         after={"state": to},
     )
     _move_unit(launch, to, explanation, actor)
+    state_enter(launch, before)
     ring(launch.topic, f"replica-{launch.replica.name}", "fleet")
     return True
 

@@ -3,7 +3,6 @@
 import json
 from datetime import datetime
 
-from django.conf import settings
 from django.utils import timezone
 
 from fleet.execution import states
@@ -15,19 +14,7 @@ from releases.models import Launch, LaunchPosition
 from releases.rules import launch as rules
 from releases.rules.preflight import Answer, judge_preflight
 from releases.services.launch_effects import commands_of, purpose_of
-
-
-def limits() -> rules.Limits:
-    """The rule's waiting times, divided by TIME_SCALE. The load time is the engine's, not ours: it stays."""
-    wanted, scale = rules.Limits(), settings.TIME_SCALE
-    return rules.Limits(
-        start_window_s=wanted.start_window_s / scale,
-        ready_s=wanted.ready_s,
-        warm_up_s=wanted.warm_up_s / scale,
-        evidence_s=wanted.evidence_s / scale,
-        hang_s=wanted.hang_s / scale,
-        scrape_stale_s=wanted.scrape_stale_s / scale,
-    )
+from releases.services.launch_limits import limits
 
 
 def launch_seen(launch: Launch) -> rules.Snapshot:

@@ -17,10 +17,9 @@ from fleet.services.trail import rule_actor
 from releases.models import Launch
 from releases.rules import launch as rules
 from releases.services import launch_effects as effects
-from releases.services.evidence import command_freeze, stored_log_freeze
-from releases.services.launch_log import phase_open, phases_close, positions_read
+from releases.services.launch_log import positions_read
 from releases.services.launch_moves import launch_move
-from releases.services.launch_seen import golden_attempt, launch_seen, limits
+from releases.services.launch_seen import golden_attempt, launch_seen
 
 log = logging.getLogger(__name__)
 
@@ -60,55 +59,15 @@ def launch_advance(pk: int) -> bool:
     if move.to is None:
         _stay(launch, move)
         return False
-    before = launch.state
     moved = launch_move(
         launch=launch,
         to=move.to,
         explanation=move.explanation,
         cause=move.cause,
-        actor=rule_actor(f"launch-{before}"),
+        actor=rule_actor(f"launch-{launch.state}"),
     )
-    if moved:
-        _enter(launch, before)
-        fault_point(f"launch-{move.to}")
+    fault_point(f"launch-{launch.state}")
     return moved
-
-
-def _enter(launch: Launch, before: str) -> None:
-    """Do what belongs to the new state, in the transaction of the move."""
-    if launch.state == rules.PREFLIGHT:
-        effects.dispatch_preflight(launch)
-    elif launch.state == rules.STARTING:
-        deadline = timezone.now() + timedelta(seconds=limits().start_window_s)
-        Launch.objects.filter(pk=launch.pk).update(start_deadline_at=deadline)
-        effects.dispatch_starts(launch)
-    elif launch.state == rules.WARMING:
-        effects.dispatch_golden(launch, attempt=1)
-        phase_open(launch.positions.get(position=0), "golden", timezone.now())
-    elif launch.state == rules.READY:
-        phases_close(launch, timezone.now())
-        effects.watch_endpoint(launch)
-    elif launch.state == rules.FREEZING:
-        phases_close(launch, timezone.now())
-        effects.unwatch_endpoint(launch)
-        effects.dispatch_evidence(launch)
-        _freeze_stored_logs(launch)
-    elif launch.state == rules.STOPPING:
-        if before == rules.FREEZING:
-            _freeze_outputs(launch)
-        effects.unwatch_endpoint(launch)
-        effects.dispatch_stops(launch, attempt=1)
-
-
-def _freeze_stored_logs(launch: Launch) -> None:
-    for place in launch.positions.exclude(subject=None).select_related("node__host", "subject"):
-        stored_log_freeze(launch=launch, place=place)
-
-
-def _freeze_outputs(launch: Launch) -> None:
-    for place in launch.positions.select_related("node__host", "subject"):
-        for command in effects.commands_of(launch, f"evidence/{place.position}/"):
-            command_freeze(launch=launch, place=place, command=command)
 
 
 def _stay(launch: Launch, move: rules.Move) -> None:

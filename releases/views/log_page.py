@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from django.urls import reverse
@@ -11,7 +12,7 @@ from django.utils.translation import gettext as _
 from fleet.execution.models import LogStream
 from fleet.execution.states import SUBJECT_ENDED
 from fleet.readings.log_subsystem import SUBSYSTEMS
-from fleet.rules.log_filter import LogFilter
+from fleet.rules.log_filter import NO_RANK, LogFilter
 from fleet.selectors import logs
 from fleet.selectors.log_lanes import collectives_of, lane_chart
 from fleet.selectors.logs import LogPage, LogSource
@@ -112,7 +113,8 @@ def _filters(
             for name in ("", "warn", "error")
         ],
         "ranks": [rank for source in sources for rank in source.ranks],
-        "subsystems": [*SUBSYSTEMS, WATCH_SUBSYSTEM],
+        "rank_options": _rank_options(sources, wanted),
+        "part_options": _part_options(wanted),
         "is_empty": wanted.is_empty,
         "clear": log_drawn.with_query(base, "", fold=fold),
         "raw": log_drawn.with_query(base, wanted.query(), fold="" if fold else "0"),
@@ -120,6 +122,36 @@ def _filters(
         "words": _filter_words(wanted),
         "first_error": _first_error(base, sources, streams),
     }
+
+
+@dataclass(frozen=True)
+class Option:
+    """One choice of a drop-down."""
+
+    value: str
+    word: str
+    is_on: bool
+
+
+def _rank_options(sources: list[LogSource], wanted: LogFilter) -> list[Option]:
+    chosen = LogFilter(ranks=wanted.ranks).rank_text
+    options = [
+        Option(str(rank), f"r{rank:02d} {source.node}", chosen == str(rank))
+        for source in sources
+        for rank in source.ranks
+    ]
+    options.append(Option(NO_RANK, _("lines without a rank"), chosen == NO_RANK))
+    if chosen and not any(option.is_on for option in options):
+        options.insert(0, Option(chosen, _("ranks %(ranks)s") % {"ranks": chosen}, True))
+    return options
+
+
+def _part_options(wanted: LogFilter) -> list[Option]:
+    chosen = ",".join(sorted(wanted.subsystems))
+    options = [Option(name, name, chosen == name) for name in (*SUBSYSTEMS, WATCH_SUBSYSTEM)]
+    if chosen and not any(option.is_on for option in options):
+        options.insert(0, Option(chosen, chosen, True))
+    return options
 
 
 def _rest(wanted: LogFilter) -> tuple[Any, ...]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
+from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from fleet.models import Gpu
@@ -13,6 +15,7 @@ from fleet.rules.collectives import parse_collective, ranks_behind
 from fleet.rules.log_text import show_text
 from fleet.selectors.log_lanes import collectives_of
 from fleet.selectors.logs import LogSource, SeenLine
+from fleet.templatetags.figures import zone_name
 from releases.views.log_drawn import DrawnLine, draw_line
 from releases.views.log_words import MEANINGS
 
@@ -22,7 +25,7 @@ class Side:
     """The panel of one line."""
 
     line: DrawnLine
-    at: Any
+    at: str
     node: str
     rank: int | None
     gpu: int | None
@@ -40,7 +43,7 @@ def side_of(seen: SeenLine, log_url: str) -> Side:
     failure = read_failure(text) if line.level in "WE" else None
     return Side(
         line=draw_line(seen),
-        at=line.at,
+        at=_both_zones(line.at),
         node=source.node,
         rank=line.rank,
         gpu=source.ranks.index(line.rank) if line.rank in source.ranks else None,
@@ -49,6 +52,12 @@ def side_of(seen: SeenLine, log_url: str) -> Side:
         url=f"{log_url}?at={seen.key}#L{seen.key}",
         text=text,
     )
+
+
+def _both_zones(at: datetime) -> str:
+    local, utc = timezone.localtime(at), at.astimezone(UTC)
+    ms = f".{at.microsecond // 1000:03d}"
+    return f"{local:%m-%d %H:%M:%S}{ms} {zone_name(local)} · {utc:%H:%M:%S}{ms} UTC"
 
 
 def collective_table(sources: list[LogSource], wanted: LogSource | None) -> dict[str, Any] | None:

@@ -9,7 +9,7 @@ import pytest
 from tests.children import Child
 from tests.waiting import wait_until
 
-TICK_TIMEOUT_S = 90.0
+TICK_TIMEOUT_S = 60.0
 
 
 @dataclass
@@ -50,7 +50,22 @@ class RunningConsole:
             self.tick()
             return predicate()
 
-        return wait_until(tick_and_look, timeout_s=timeout_s, what=what)
+        try:
+            return wait_until(tick_and_look, timeout_s=timeout_s, what=what)
+        except AssertionError as late:
+            raise AssertionError(f"{late}\n{self.report()}") from None
+
+    def report(self) -> str:
+        """What the database and the processes say: read when a wait was in vain."""
+        from fleet.execution.models import Command, Host, Subject
+
+        rows = [
+            *(f"{h} {h.key_state} {h.reach} {h.explanation}" for h in Host.objects.all()),
+            *(f"{c.state} {c.purpose}: {c.explanation}" for c in Command.objects.order_by("id")),
+            *(f"{s.state} {s}: {s.explanation}" for s in Subject.objects.all()),
+            *(f"--- {child.args}\n{child.log[-2000:]}" for child in (*self.hands, *self.watches)),
+        ]
+        return "\n".join(rows)
 
 
 @pytest.fixture

@@ -2,9 +2,11 @@
 
 import http.client
 import json
+from contextlib import closing
 
 import pytest
 
+from fleet.lab import containers
 from fleet.models import Evidence, Member, Replica, TrailEntry
 from fleet.rules.message import said
 
@@ -18,7 +20,16 @@ def state_of(launch) -> str:
 
 def engines_on(lab) -> int:
     """Engines that run on the nodes themselves, whatever the database says."""
-    return sum(1 for row in lab.containers() if row["status"] == "running")
+    return sum(len(containers.running(host.directory)) for host in lab.hosts())
+
+
+def answer_of(launch, question: str) -> str:
+    """What the unit answers to somebody who asks it directly."""
+    head = launch.plan["http"]
+    body = {"model": "glm-5.2", "messages": [{"role": "user", "content": question}]}
+    with closing(http.client.HTTPConnection(head["address"], head["port"], timeout=10)) as ask:
+        ask.request("POST", "/v1/chat/completions", json.dumps(body))
+        return json.loads(ask.getresponse().read())["choices"][0]["message"]["content"]
 
 
 def ended(launch) -> bool:
@@ -27,11 +38,7 @@ def ended(launch) -> bool:
 
 def test_a_unit_becomes_ready_by_golden_answers_and_is_stopped_with_proof(console, ready_launch):
     launch = ready_launch
-    head = launch.plan["http"]
-    ask = http.client.HTTPConnection(head["address"], head["port"], timeout=10)
-    body = {"model": "glm-5.2", "messages": [{"role": "user", "content": "12 + 30 = ?"}]}
-    ask.request("POST", "/v1/chat/completions", json.dumps(body))
-    assert "42" in json.loads(ask.getresponse().read())["choices"][0]["message"]["content"]
+    assert "42" in answer_of(launch, "12 + 30 = ?")
     assert Replica.objects.get(pk=launch.replica_id).state == "ready"
     assert engines_on(console.lab) == 2
     phases = set(launch.positions.values_list("phases__name", flat=True))
