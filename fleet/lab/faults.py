@@ -69,7 +69,7 @@ TABLE = (
         about="the engine accepts requests and answers none; health stays 200",
         apply=effects.only_told,
         undo=effects.only_told,
-        arguments={"after": 0.0, "unit": ""},
+        arguments={"unit": ""},
     ),
     Fault(
         name="oom.load",

@@ -151,6 +151,7 @@ def test_logs_go_to_their_own_streams(run, started: str) -> None:
     assert text == "waiting"
     assert run(f"docker logs --since {stamp} a").stdout == "waiting\n"
     assert run("docker logs --since 2040-01-01T00:00:00Z a").stdout == ""
+    assert run("docker logs --since 2040-01-01T00:00:00+00:00 a").stdout == ""
     assert len(run("docker logs --since 1h a").stdout.splitlines()) == 2
 
 

@@ -119,7 +119,7 @@ def _since(text: str) -> str:
         return _stamp(time.time() - float(text[:-1]) * UNITS_S[text[-1]])
     if text.replace(".", "", 1).isdigit():
         return _stamp(float(text))
-    date, _, rest = text.rstrip("Z").partition("T")
+    date, _, rest = text.removesuffix("+00:00").rstrip("Z").partition("T")
     clock, _, fraction = rest.partition(".")
     return f"{date}T{clock or '00:00:00'}.{fraction:0<9}Z"
 
