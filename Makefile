@@ -1,7 +1,6 @@
 # Entry points; the contracts are in each target's comment. Recipes only call scripts.
 SHELL := /bin/sh
 PY := .venv/bin/python
-export PYTHONDONTWRITEBYTECODE ?= 1
 
 .PHONY: help install up test test-long check bench lock clean
 

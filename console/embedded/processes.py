@@ -1,8 +1,11 @@
 """The processes of one console: command lines, order of stopping, signals. What they do is their own affair."""
 
+import gc
+import importlib
+import os
 import signal
 import sys
-from pathlib import Path
+from collections.abc import Callable
 
 from console.embedded.options import Options
 from console.embedded.postgres import Postgres
@@ -10,17 +13,78 @@ from console.embedded.redis import Redis
 from console.embedded.supervise import Service
 
 LAB_READY_TEXT = "lab: ready"
-_MANAGE = [sys.executable, str(Path(__file__).resolve().parents[2] / "manage.py")]
-_CELERY = [sys.executable, "-m", "celery", "-A", "console.celery"]
+_SHARED_MODULES = (
+    "console.urls",
+    "console.celery",
+    "celery.bin.celery",
+    "celery.apps.worker",
+    "celery.apps.beat",
+    "celery.concurrency.prefork",
+    "kombu.transport.redis",
+    "django.core.management",
+    "django_rq",
+    "fleet.execution.hands",
+    "fleet.execution.watch",
+    "uvicorn",
+)
 _QUEUES = "stop,start,probe,gate"
 
 # Waves stop from the highest down: first who uses the nodes, then the lab, the cache, the database.
 _POSTGRES_WAVE, _REDIS_WAVE, _LAB_WAVE, _CONSOLE_WAVE = range(4)
 
 
+def preload() -> None:
+    """Import once what every forked process needs; opens no connection and starts no thread."""
+    import django
+
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
+    django.setup()
+    for module in _SHARED_MODULES:
+        importlib.import_module(module)
+    gc.collect()
+    gc.freeze()  # the collector would touch, and so copy, every shared page
+
+
 def manage_task(name: str, *words: str) -> Service:
     """A management command that runs to its end."""
-    return Service(name, [*_MANAGE, *words], wave=_CONSOLE_WAVE, is_task=True)
+    return Service(name, function=_manage(*words), wave=_CONSOLE_WAVE, is_task=True)
+
+
+def _manage(*words: str) -> Callable[[], None]:
+    def run() -> None:
+        from django.core.management import execute_from_command_line
+
+        execute_from_command_line(["manage.py", *words])
+
+    return run
+
+
+def _celery(*words: str) -> Callable[[], int]:
+    def run() -> int:
+        from celery.bin.celery import main
+
+        sys.argv = ["celery", "-A", "console.celery", *words]
+        return main()
+
+    return run
+
+
+def _web(options: Options) -> Callable[[], None]:
+    def run() -> None:
+        import uvicorn
+
+        uvicorn.run(
+            "console.asgi:application",
+            host=options.host.strip("[]"),
+            port=options.port,
+            lifespan="off",
+            access_log=False,
+            log_level="warning",
+            # Open sockets would hold the stop; they resume from their cursor at the next server.
+            timeout_graceful_shutdown=3,
+        )
+
+    return run
 
 
 def await_servers_task(is_embedded: bool) -> Service:
@@ -61,41 +125,22 @@ def console_services(options: Options) -> list[Service]:
     schedule = options.state_dir / "beat-schedule"
     schedule.unlink(missing_ok=True)  # beat would go on with an older version's schedule
     beat = ["beat", "-l", "warning", "-s", str(schedule), "--max-interval", "1", "--pidfile="]
+    worker = ["worker", "--pool=prefork", "-c", "2", "--prefetch-multiplier", "1"]
+    quiet = ["-n", "conductor@%h", "--without-gossip", "--without-mingle", "-l", "warning"]
     return [
-        _console("web", _web_argv(options)),
-        _console("conductor", [*_CELERY, "worker", *_worker_options()]),
-        _console("beat", [*_CELERY, *beat]),
+        _console("web", _web(options)),
+        _console("conductor", _celery(*worker, *quiet)),
+        _console("beat", _celery(*beat)),
         *(_hand(number, options.hands) for number in range(1, options.hands + 1)),
-        _console("watch", [*_MANAGE, "watch"]),
+        _console("watch", _manage("watch")),
     ]
 
 
-def _console(name: str, argv: list[str]) -> Service:
-    return Service(name, argv, wave=_CONSOLE_WAVE)
+def _console(name: str, function: Callable[[], object]) -> Service:
+    return Service(name, function=function, wave=_CONSOLE_WAVE)
 
 
 def _hand(number: int, hands: int) -> Service:
     """The last hand never takes gates, which are long, so that one is always free for stops."""
     queues = _QUEUES if number < hands or hands == 1 else _QUEUES.removesuffix(",gate")
-    return _console(f"hand-{number}", [*_MANAGE, "hands", "--queues", queues])
-
-
-def _worker_options() -> list[str]:
-    quiet = ["--without-gossip", "--without-mingle", "-l", "warning"]
-    return ["--pool=prefork", "-c", "2", "--prefetch-multiplier", "1", "-n", "conductor@%h", *quiet]
-
-
-def _web_argv(options: Options) -> list[str]:
-    address = ["--host", options.host.strip("[]"), "--port", str(options.port)]
-    # Open sockets would hold the stop; they resume from their cursor at the next server.
-    quiet = ["--timeout-graceful-shutdown", "3", "--no-access-log", "--log-level", "warning"]
-    return [
-        sys.executable,
-        "-m",
-        "uvicorn",
-        "console.asgi:application",
-        *address,
-        *quiet,
-        "--lifespan",
-        "off",
-    ]
+    return _console(f"hand-{number}", _manage("hands", "--queues", queues))

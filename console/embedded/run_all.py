@@ -6,23 +6,26 @@ import secrets
 import signal
 import socket
 import sys
+import time
 
 from console import catalogues
 from console.embedded import claim, leftovers, places, ports, postgres, processes, redis
 from console.embedded.child import die_with_parent
 from console.embedded.options import Options, WrongUse, read_options
-from console.embedded.supervise import ChildEnded, NotReady, StopAsked, Supervisor, say
+from console.embedded.supervise import MARK, ChildEnded, NotReady, StopAsked, Supervisor, say
 from fleet.lab.place import lab_directory
 
 _READY_WITHIN_S = 120.0  # a loaded machine needs ten times the usual 10 s
 
 
 def main() -> int:
-    """Run until a signal or the end of a child. Returns the exit code of COMMANDS: 0, 2, 3 or the child's."""
-    if os.environ.get("MAKELEVEL"):  # a killed make must not leave the tree without an owner
-        die_with_parent(signal.SIGTERM)
+    """Run until a signal or the end of a child. Returns 0, 2, 3 or the code of the child that ended."""
     try:
         options = read_options()
+        if len(sys.argv) < 2:
+            _start_again_marked(options)
+        if os.environ.get("MAKELEVEL"):  # a killed make must not leave the tree without an owner
+            die_with_parent(signal.SIGTERM)
         lock = claim.claim_state_dir(options.state_dir)
         _check_port(options)
     except WrongUse as problem:
@@ -32,7 +35,20 @@ def main() -> int:
         say(str(problem))
         return 3
     with lock:
-        return _run(options)
+        return _run(options, token=sys.argv[1])
+
+
+def _start_again_marked(options: Options) -> None:
+    """Become the same program with a mark in the environment, by which forked children are known."""
+    token = secrets.token_hex(8)
+    env = {
+        **os.environ,
+        MARK: token,
+        "STATE_DIR": str(options.state_dir),
+        "PYTHONUNBUFFERED": "1",
+        "MALLOC_ARENA_MAX": "2",  # instead of eight a core: the tree stays small
+    }
+    os.execve(sys.executable, [sys.executable, "-m", "console.embedded.run_all", token], env)
 
 
 def _check_port(options: Options) -> None:
@@ -43,13 +59,13 @@ def _check_port(options: Options) -> None:
         )
 
 
-def _run(options: Options) -> int:
-    token = secrets.token_hex(8)
+def _run(options: Options, token: str) -> int:
     lab_mark = f"FLOTILLA_LAB={lab_directory(options.state_dir)}"
     _clear_up_after_a_killed_run(options, lab_mark)
     catalogues.compile_all()
     (options.state_dir / "static").mkdir(exist_ok=True)  # STATIC_ROOT
-    supervisor = Supervisor(token, {**os.environ, **_fixed_env(options)}, also_mine=[lab_mark])
+    os.environ.update(_fixed_env(options))
+    supervisor = Supervisor(token, also_mine=[lab_mark])
     code = 0
     try:
         Console(options, supervisor, token).start()
@@ -77,18 +93,14 @@ def _clear_up_after_a_killed_run(options: Options, lab_mark: str) -> None:
 
 
 def _fixed_env(options: Options) -> dict[str, str]:
+    secret = places.secret_file(options.state_dir / "secret-key")
     return {
-        "STATE_DIR": str(options.state_dir),
         "HOST": options.host,
         "PORT": str(options.port),
         "HANDS": str(options.hands),
         "LAB": "1" if options.has_lab else "0",
         "LAB_LAUNCH": options.lab_launch,
-        "SECRET_KEY": os.environ.get("SECRET_KEY")
-        or places.secret_file(options.state_dir / "secret-key"),
-        "PYTHONDONTWRITEBYTECODE": os.environ.get("PYTHONDONTWRITEBYTECODE", ""),
-        # One arena a process instead of eight a core: the tree stays small.
-        "MALLOC_ARENA_MAX": "2",
+        "SECRET_KEY": os.environ.get("SECRET_KEY") or secret,
     }
 
 
@@ -97,29 +109,40 @@ class Console:
 
     def __init__(self, options: Options, supervisor: Supervisor, token: str):
         self._options, self._supervisor, self._token = options, supervisor, token
-        self._env = _fixed_env(options)
+        self._started = time.monotonic()
 
     def start(self) -> None:
         """Bring everything up and print the one line on stdout."""
-        self._start_servers()
+        with contextlib.ExitStack() as reserved:
+            self._start_servers(reserved)
+            if self._options.has_lab:
+                self._supervisor.start(processes.lab_service(self._options))
+            processes.preload()  # while the servers come up
+            self._supervisor.run_once(processes.await_servers_task(not self._options.database_url))
+        self._say_step("database and cache answer")
         self._write_note()
         self._prepare_data()
+        self._say_step("tables and seed are in place")
         for service in processes.console_services(self._options):
             self._supervisor.start(service)
-        self._supervisor.wait_ready("web", self._is_healthy, timeout_s=_READY_WITHIN_S)
+        self._supervisor.wait_for(
+            self._is_healthy, "/healthz", timeout_s=_READY_WITHIN_S, every_s=0.3
+        )
+        self._say_step("all parts answer")
         print(f"Flotilla is ready at {self._options.address}", flush=True)
         if self._options.has_lab and self._options.lab_launch != "none":
-            self._supervisor.start(processes.manage_task("launch", "launch_lab"))
+            pools = self._options.lab_launch
+            self._supervisor.start(processes.manage_task("launch", "launch_lab", pools))
 
-    def _start_servers(self) -> None:
-        """Start or find database and cache; every later child gets their addresses."""
-        with contextlib.ExitStack() as reserved:
-            self._env["DATABASE_URL"] = self._options.database_url or self._start_postgres(reserved)
-            self._env["REDIS_URL"] = self._options.redis_url or self._start_redis(reserved)
-            found = {name: self._env[name] for name in ("DATABASE_URL", "REDIS_URL")}
-            self._supervisor.extend_env(found)
-            is_embedded = not self._options.database_url
-            self._supervisor.run_once(processes.await_servers_task(is_embedded))
+    def _say_step(self, what: str) -> None:
+        say(f"{what} after {time.monotonic() - self._started:.1f} s")
+
+    def _start_servers(self, reserved: contextlib.ExitStack) -> None:
+        """Start database and cache unless their addresses were given; `reserved` keeps their ports."""
+        if not self._options.database_url:
+            os.environ["DATABASE_URL"] = self._start_postgres(reserved)
+        if not self._options.redis_url:
+            os.environ["REDIS_URL"] = self._start_redis(reserved)
 
     def _start_postgres(self, reserved: contextlib.ExitStack) -> str:
         home = places.server_home(self._options.state_dir, "postgres", for_nobody=True)
@@ -142,13 +165,11 @@ class Console:
     def _write_note(self) -> None:
         told = ("DATABASE_URL", "REDIS_URL", "SECRET_KEY", "HOST", "PORT", "LAB")
         claim.write_run_note(
-            self._options.state_dir, self._token, {name: self._env[name] for name in told}
+            self._options.state_dir, self._token, {name: os.environ[name] for name in told}
         )
 
     def _prepare_data(self) -> None:
-        """Migrate while the lab comes up; the seed reads the lab's inventory."""
-        if self._options.has_lab:
-            self._supervisor.start(processes.lab_service(self._options))
+        """Make the tables, then the seed, which reads the lab's inventory."""
         self._supervisor.run_once(
             processes.manage_task("migrate", "migrate", "--noinput", "-v", "0")
         )

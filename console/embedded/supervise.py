@@ -1,5 +1,4 @@
-"""Runs a tree of processes: ordered start with readiness, prefixed logs, ordered stop, nothing left
-behind.
+"""Runs a tree of processes: ordered start, readiness, prefixed logs, ordered stop, nothing left behind.
 
 It does not restart what dies: any end that nobody asked for ends the tree with that child's exit
 code.
@@ -18,10 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from console.embedded import leftovers
-from console.embedded.child import child_argv
+from console.embedded.ports import describe_process
+from console.embedded.started import Function, Program, Started
 
 STOP_WITHIN_S = 14.0
-_MARK = "FLOTILLA_SUPERVISOR"
+MARK = "FLOTILLA_SUPERVISOR"
 
 
 class StopAsked(Exception):
@@ -42,10 +42,14 @@ class NotReady(Exception):
 
 @dataclass(frozen=True)
 class Service:
-    """One child. Lower waves stop later; `ready_text` in a line of its output marks it ready."""
+    """One child. Lower waves stop later; `ready_text` in a line of its output marks it ready.
+
+    `death_signal`, `user` and `env` are for programs; a forked function gets KILL and this process's own.
+    """
 
     name: str
-    argv: list[str]
+    argv: list[str] = field(default_factory=list)
+    function: Callable[[], object] | None = None  # runs in a fork instead of a program
     wave: int = 2
     stop_signal: int = signal.SIGTERM
     death_signal: int = signal.SIGKILL  # sent by the kernel when the supervisor is killed
@@ -59,17 +63,18 @@ class Service:
 @dataclass
 class _Running:
     service: Service
-    process: subprocess.Popen[bytes]
+    process: Started
     tail: bytes = b""
+    is_silent: bool = False  # its output has ended
     is_ready: bool = False
 
 
 class Supervisor:
     """Starts services, pumps their output, and ends them all. Used by one thread only."""
 
-    def __init__(self, token: str, env: Mapping[str, str], *, also_mine: list[str] | None = None):
-        self._marks = [f"{_MARK}={token}", *(also_mine or [])]
-        self._env = {**env, _MARK: token, "PYTHONUNBUFFERED": "1"}
+    def __init__(self, token: str, *, also_mine: list[str] | None = None):
+        os.environ[MARK] = token
+        self._marks = [f"{MARK}={token}", *(also_mine or [])]
         self._running: dict[str, _Running] = {}
         self._ended: dict[str, int] = {}  # exit codes of tasks
         self._selector = selectors.DefaultSelector()
@@ -77,33 +82,22 @@ class Supervisor:
         self._guard = self._start_guard()
         self._listen_for_signals()
 
-    def extend_env(self, env: Mapping[str, str]) -> None:
-        """Give every later child these variables too."""
-        self._env.update(env)
-
     # -- starting
 
     def start(self, service: Service) -> None:
         """Start a service in a session of its own; its end is noticed by every later call."""
-        process = subprocess.Popen(
-            child_argv(service.argv, death_signal=service.death_signal, user=service.user),
-            env={**self._env, **service.env},
-            cwd="/" if service.user else None,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        assert process.stdout is not None
-        os.set_blocking(process.stdout.fileno(), False)
-        running = _Running(service, process)
+        running = _Running(service, self._spawn(service))
         self._running[service.name] = running
-        self._selector.register(process.stdout, selectors.EVENT_READ, running)
+        self._selector.register(running.process.output, selectors.EVENT_READ, running)
+
+    def _spawn(self, service: Service) -> Started:
+        if service.function:
+            return Function(service.name, service.function)
+        env = {**os.environ, **service.env}
+        return Program(service.argv, env, death_signal=service.death_signal, user=service.user)
 
     def run_once(self, task: Service, *, timeout_s: float = 300.0) -> None:
-        """Run a task to its end. Raises `ChildEnded` when it fails, `NotReady` when it takes too
-        long.
-        """
+        """Run a task to its end. Raises `ChildEnded` when it fails, `NotReady` when it is too slow."""
         self.start(task)
         deadline = time.monotonic() + timeout_s
         while task.name not in self._ended:
@@ -113,40 +107,46 @@ class Supervisor:
         if code := self._ended.pop(task.name):
             raise ChildEnded(task.name, code)
 
-    def wait_ready(
-        self, name: str, answers: Callable[[], bool] | None = None, *, timeout_s: float = 120.0
+    def wait_ready(self, name: str, *, timeout_s: float = 120.0) -> None:
+        """Wait until the service printed its ready text. Raises `NotReady`."""
+        self.wait_for(lambda: self._running[name].is_ready, name, timeout_s=timeout_s)
+
+    def wait_for(
+        self,
+        answers: Callable[[], bool],
+        what: str,
+        *,
+        timeout_s: float = 120.0,
+        every_s: float = 0.05,
     ) -> None:
-        """Wait until the service printed its ready text, or until `answers()` says so."""
+        """Wait until `answers()` is true. Raises `NotReady`."""
         deadline = time.monotonic() + timeout_s
-        while not (answers() if answers else self._running[name].is_ready):
+        while not answers():
             if time.monotonic() > deadline:
-                raise NotReady(f"{name}: expected to be ready within {timeout_s:.0f} s, is not")
-            self._turn(0.05)
+                raise NotReady(f"{what}: expected to be ready within {timeout_s:.0f} s, is not")
+            self._turn(every_s)
 
     def watch(self) -> None:
-        """Stay until someone asks for the end or a service ends. Raises `StopAsked` or
-        `ChildEnded`.
-        """
+        """Stay until someone asks for the end (`StopAsked`) or a service ends (`ChildEnded`)."""
         while True:
             self._turn(1.0)
 
     # -- stopping
 
     def stop(self) -> None:
-        """End everything, highest wave first, within `STOP_WITHIN_S`; prove by mark that nothing is
-        left.
-        """
+        """End everything, highest wave first, within `STOP_WITHIN_S`; find by mark what is left."""
         deadline = time.monotonic() + STOP_WITHIN_S
         for wave in sorted({r.service.wave for r in self._running.values()}, reverse=True):
             self._stop_wave([r for r in self._running.values() if r.service.wave == wave], deadline)
-        for pid in leftovers.end_marked(self._marks, patience_s=0.5):
-            say(f"process {pid} had to be killed")
+        for pid in leftovers.find_marked(self._marks):
+            say(f"{describe_process(pid)} outlived its owner, ending it")
+        leftovers.end_marked(self._marks, patience_s=0.5)
         self._guard.kill()
         self._guard.wait()
 
     def _stop_wave(self, wave: list[_Running], deadline: float) -> None:
         for running in wave:
-            _signal(running.process, running.service.stop_signal)
+            running.process.signal(running.service.stop_signal)
         started = time.monotonic()
         while any(r.process.poll() is None for r in wave):
             waited = time.monotonic() - started
@@ -154,10 +154,10 @@ class Supervisor:
                 is_late = waited > running.service.grace_s or time.monotonic() > deadline
                 if is_late and running.process.poll() is None:
                     say(f"{running.service.name} did not end within {waited:.1f} s, killing it")
-                    _kill_group(running.process)
+                    running.process.kill_group()
             self._pump(0.05)
         for running in wave:
-            _kill_group(running.process)
+            running.process.kill_group()
             self._forget(running)
 
     # -- the loop
@@ -187,15 +187,15 @@ class Supervisor:
                 self._read(key.data)
 
     def _read(self, running: _Running) -> bool:
-        """Pass on what a child printed, whole lines only. False at the end of its output."""
-        assert running.process.stdout is not None
+        """Pass on what a child printed, whole lines only. False when there is no more for now."""
         try:
-            chunk = os.read(running.process.stdout.fileno(), 65536)
+            chunk = os.read(running.process.output, 65536)
         except BlockingIOError:
             return False
         if not chunk:
-            self._selector.unregister(running.process.stdout)
-            running.process.stdout.close()
+            self._selector.unregister(running.process.output)
+            os.close(running.process.output)
+            running.is_silent = True
             return False
         *lines, running.tail = (running.tail + chunk).split(b"\n")
         for line in lines:
@@ -208,21 +208,15 @@ class Supervisor:
             running.is_ready = True
         _write_stderr(f"{running.service.name:<10} | ".encode() + line + b"\n")
 
-    def _finish_output(self, running: _Running) -> None:
-        assert running.process.stdout is not None
-        while not running.process.stdout.closed and self._read(running):
+    def _forget(self, running: _Running) -> None:
+        """Drain the last output of an ended child and stop looking at it."""
+        while not running.is_silent and self._read(running):
             pass
         if running.tail:
             self._print(running, running.tail)
-            running.tail = b""
-
-    def _forget(self, running: _Running) -> None:
-        """Drain the last output of an ended child and stop looking at it."""
-        assert running.process.stdout is not None
-        self._finish_output(running)
-        if not running.process.stdout.closed:  # a grandchild holds the pipe
-            self._selector.unregister(running.process.stdout)
-            running.process.stdout.close()
+        if not running.is_silent:  # a grandchild holds the pipe
+            self._selector.unregister(running.process.output)
+            os.close(running.process.output)
         self._running.pop(running.service.name, None)
 
     # -- signals and the guard
@@ -242,9 +236,7 @@ class Supervisor:
         self._stop_asked = True
 
     def _start_guard(self) -> subprocess.Popen[bytes]:
-        """Start the process that outlives a killed supervisor just long enough to clear up after
-        it.
-        """
+        """Start what outlives a killed supervisor just long enough to clear up after it."""
         guard = [sys.executable, "-I", "-S", str(Path(leftovers.__file__)), *self._marks]
         return subprocess.Popen(
             guard, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
@@ -260,13 +252,3 @@ def _write_stderr(data: bytes) -> None:
     with contextlib.suppress(OSError):  # nobody reads any more: go on working
         while data:
             data = data[os.write(2, data) :]
-
-
-def _signal(process: subprocess.Popen[bytes], number: int) -> None:
-    if process.poll() is None:
-        process.send_signal(number)
-
-
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)

@@ -62,7 +62,7 @@ def test_a_child_that_ignores_its_signal_is_killed(run_child, tmp_path, token, w
     script = f"""
 import sys
 from console.embedded.supervise import Service, StopAsked, Supervisor
-supervisor = Supervisor({token!r}, {{"PATH": "/usr/bin:/bin"}})
+supervisor = Supervisor({token!r})
 stubborn = ["sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 0.1; done"]
 supervisor.start(Service("stubborn", stubborn, grace_s=0.3, ready_text="deaf"))
 supervisor.wait_ready("stubborn")
@@ -83,7 +83,7 @@ except StopAsked:
 def test_what_a_grandchild_in_its_own_session_started_is_found(run_child, token, wait_until):
     script = f"""
 from console.embedded.supervise import Service, Supervisor
-supervisor = Supervisor({token!r}, {{"PATH": "/usr/bin:/bin"}})
+supervisor = Supervisor({token!r})
 supervisor.run_once(Service("task", ["sh", "-c", "setsid sleep 300 & exit 0"], is_task=True))
 print("ready", flush=True)
 supervisor.stop()
@@ -97,7 +97,7 @@ def test_a_failing_task_is_reported_with_its_code(run_child, token):
     script = f"""
 import sys
 from console.embedded.supervise import ChildEnded, Service, Supervisor
-supervisor = Supervisor({token!r}, {{"PATH": "/usr/bin:/bin"}})
+supervisor = Supervisor({token!r})
 try:
     supervisor.run_once(Service("migrate", ["sh", "-c", "printf partial; exit 5"], is_task=True))
 except ChildEnded as problem:

@@ -10,7 +10,7 @@ _STAY = "trap 'echo {name} >> {folder}/stopped; exit 0' TERM; echo {name} is up;
 
 def main() -> int:
     token, folder = sys.argv[1], Path(sys.argv[2])
-    supervisor = Supervisor(token, {"PATH": "/usr/bin:/bin"})
+    supervisor = Supervisor(token)
     try:
         for wave, name in enumerate(("base", "middle", "top")):
             script = _STAY.format(name=name, folder=folder)
