@@ -1,23 +1,25 @@
-"""What a page must say about the console itself: brake pulled, conductor or watch silent. One query."""
+"""What a page must say about the console itself: brake pulled, conductor or watch silent.
+
+The parts come as expressions, so that a page that has a query anyway asks them along.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.conf import settings
-from django.db import connection
+from django.db.models import DateTimeField, Max, Subquery, TextField, Value
+from django.db.models.functions import Now
+
+from fleet.execution.models import Lease
+from fleet.models import Brake, Tick
 
 # A tick runs every 2 s and the watch beats every few seconds; both may be late under load.
 CONDUCTOR_SILENT = timedelta(seconds=30)
 WATCH_SILENT = timedelta(seconds=45)
-
-_QUERY = """
-SELECT (SELECT cause FROM fleet_brake WHERE cleared_at IS NULL LIMIT 1),
-       (SELECT max(at) FROM fleet_tick),
-       (SELECT beaten_at FROM execution_lease WHERE name = 'watch'),
-       now()
-"""
 
 
 @dataclass(frozen=True)
@@ -46,9 +48,20 @@ def _scaled(span: timedelta) -> timedelta:
     return max(span / settings.TIME_SCALE, timedelta(seconds=15))
 
 
-def control_state() -> ControlState:
-    """Read the brake, the newest tick and the watch's beat."""
-    with connection.cursor() as cursor:
-        cursor.execute(_QUERY)
-        cause, ticked_at, watched_at, now = cursor.fetchone()
+def control_parts() -> list[Any]:
+    """Return the expressions of the parts, in the order in which ControlState takes them."""
+    brake = Brake.objects.filter(cleared_at=None).values("cause")[:1]
+    newest = Tick.objects.order_by().values(all=Value(1)).annotate(at_=Max("at")).values("at_")
+    beat = Lease.objects.filter(name="watch").values("beaten_at")[:1]
+    return [
+        Subquery(brake, output_field=TextField()),
+        Subquery(newest, output_field=DateTimeField()),
+        Subquery(beat, output_field=DateTimeField()),
+        Now(),
+    ]
+
+
+def control_of(parts: Sequence[Any]) -> ControlState:
+    """Build the state from a row of the parts."""
+    cause, ticked_at, watched_at, now = parts
     return ControlState(cause or "", ticked_at, watched_at, now)

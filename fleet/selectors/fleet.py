@@ -14,6 +14,7 @@ from django.db.models import OuterRef, Subquery
 from django.db.models.functions import JSONObject
 
 from fleet.models import Gpu, Hold, Member, Node, Pool, Replica
+from fleet.selectors.control import ControlState, control_of, control_parts
 
 RUNNING = frozenset({"ready", "serving", "draining"})
 CHANGING = frozenset({"reserved", "launching", "warming", "stopping"})
@@ -150,8 +151,8 @@ def _cells(rows: list[dict[str, Any]]) -> list[GpuCell]:
     return [GpuCell(r["i"], r["h"], r["u"], r["t"], r["c"], r["e"]) for r in rows]
 
 
-def pools_seen() -> list[PoolSeen]:
-    """Return every pool with its units in order. One query."""
+def pools_seen() -> tuple[list[PoolSeen], ControlState | None]:
+    """Return every pool with its units in order, and the state of the console; None of it without pools. One query."""
     units = (
         Replica.objects.filter(pool=OuterRef("pk"))
         .order_by("name")
@@ -168,8 +169,10 @@ def pools_seen() -> list[PoolSeen]:
         "spare_floor",
         "promised_units",
         ArraySubquery(units),
+        *control_parts(),
     ).order_by("position", "slug")
-    return [PoolSeen(*row[:9], sorted((_unit(u) for u in row[9]), key=_natural)) for row in rows]
+    pools = [PoolSeen(*row[:9], sorted((_unit(u) for u in row[9]), key=_natural)) for row in rows]
+    return pools, control_of(rows[0][10:]) if rows else None
 
 
 def _unit(row: dict[str, Any]) -> UnitSeen:

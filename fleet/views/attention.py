@@ -33,10 +33,10 @@ class Item:
 
 
 def attention_items(
-    rows: list[NodeRow], pools: list[PoolSeen], control: ControlState
+    rows: list[NodeRow], pools: list[PoolSeen], control: ControlState | None
 ) -> list[Item]:
     """Build every line; the page shows the first MOST and counts the rest."""
-    return [*_console(control), *_units(pools), *_nodes(rows), *_unprobed(rows)]
+    return [*(_console(control) if control else ()), *_units(pools), *_nodes(rows), *_unprobed(rows)]
 
 
 def _failed() -> Mark:

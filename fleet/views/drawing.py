@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -193,7 +192,11 @@ def _common_prefix(names: list[str]) -> str:
     """What every name begins with, up to the digits that tell them apart."""
     if len(names) < 2:
         return ""
-    return os.path.commonprefix(names).rstrip("0123456789")
+    first, last = min(names), max(names)
+    same = next(
+        (n for n, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first)
+    )
+    return first[:same].rstrip("0123456789")
 
 
 @dataclass(slots=True)

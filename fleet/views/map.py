@@ -10,7 +10,6 @@ from django.views.decorators.http import require_safe
 from fleet.rules.node_filter import Named, parse_filter
 from fleet.rules.nodeset import NodesetError
 from fleet.rules.policy import may
-from fleet.selectors.control import control_state
 from fleet.selectors.fleet import NodeRow, PoolSeen, node_rows, pools_seen
 from fleet.views.attention import MOST, attention_items
 from fleet.views.drawing import FULL_ROWS, map_groups, pool_cards
@@ -24,7 +23,7 @@ COLOURS = ("pool", "health", "hbm", "clock")
 @require_safe
 def fleet_map(request: HttpRequest) -> HttpResponse:
     """Pool cards, the map, what needs attention."""
-    rows, pools, control = node_rows(), pools_seen(), control_state()
+    rows, (pools, control) = node_rows(), pools_seen()
     group = _choice(request, "group", GROUPS)
     shown, problem = _filtered(rows, request.GET.get("q", ""))
     items = attention_items(rows, pools, control)
@@ -49,7 +48,7 @@ def fleet_map(request: HttpRequest) -> HttpResponse:
 @require_safe
 def fleet_table(request: HttpRequest) -> HttpResponse:
     """Every node in a row, filtered and sorted by the address; boxes choose nodes for a probe."""
-    rows, pools = node_rows(), pools_seen()
+    rows, (pools, _control) = node_rows(), pools_seen()
     query = request.GET.get("q", "")
     shown, problem = _filtered(rows, query)
     sort = _choice(request, "sort", tuple(SORTS))

@@ -106,7 +106,7 @@ def draw() -> None:
     later = timezone.now() + timedelta(hours=1)  # nothing ticks here, and no page should say so
     Tick.objects.create(name="fleet", at=later)
     Lease.objects.create(
-        name="watch", owner="watch-1", until=timezone.now(), fence=1, beaten_at=timezone.now()
+        name="watch", owner="watch-1", until=later, fence=1, beaten_at=later
     )
 
 

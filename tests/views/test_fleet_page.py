@@ -1,0 +1,93 @@
+import pytest
+from django.test import Client
+
+from tests.factories import make_hold, make_node, make_person, make_replica
+from tests.views.large_fleet import grow_fleet
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def ana() -> Client:
+    client = Client(headers={"host": "127.0.0.1"})
+    client.force_login(make_person("ana"))
+    client.get("/jump/")  # the first request of a session writes it once
+    return client
+
+
+@pytest.mark.parametrize("count", [10, 100, 1000])
+@pytest.mark.parametrize("page", ["/fleet/", "/fleet/table/"])
+def test_it_takes_six_queries_whatever_the_number_of_nodes(
+    ana, count, page, django_assert_max_num_queries
+):
+    grow_fleet(count)
+    with django_assert_max_num_queries(6):
+        answer = ana.get(page)
+    assert answer.status_code == 200
+    assert len(answer.content) <= 200 * 1024
+
+
+def test_it_draws_eight_cells_a_node_with_a_link_each(ana):
+    grow_fleet(10)
+    page = ana.get("/fleet/").content.decode()
+    assert page.count('class="g" ') == 80
+    assert "/nodes/gpu0003/?gpu=7" in page
+
+
+def test_it_brackets_the_stages_of_a_unit_and_hatches_a_held_node(ana):
+    nodes = [make_node("h100-001"), make_node("h100-002")]
+    make_replica("glm52-r1", nodes=nodes, state="serving")
+    make_hold(nodes[1])
+    page = ana.get("/fleet/").content.decode()
+    assert page.count(" pair") == 2
+    assert 'class="nrow p52 cordon pair"' in page
+
+
+def test_it_says_unknown_and_never_zero_for_a_node_without_a_reading(ana):
+    make_node("h100-001", host={"reach": "unknown"}, state="registered")
+    page = ana.get("/fleet/").content.decode()
+    assert 'class="g none"' in page
+    assert "h100-001 GPU 0 · no reading" in page
+
+
+def test_it_filters_by_nodeset_rack_and_word(ana):
+    grow_fleet(10)
+    shown = ana.get("/fleet/table/", {"q": "gpu[0001-0003]"}).content.decode()
+    assert "gpu0002" in shown
+    assert "gpu0007" not in shown
+    shown = ana.get("/fleet/table/", {"q": "rack:R002 state:ready"}).content.decode()
+    assert "gpu0004" in shown
+    assert "gpu0003" not in shown
+
+
+def test_it_says_why_a_filter_cannot_be_read(ana):
+    grow_fleet(10)
+    shown = ana.get("/fleet/table/", {"q": "gpu[9-1]"}).content.decode()
+    assert "The filter cannot be read" in shown
+    assert "gpu0007" in shown
+
+
+def test_it_answers_only_the_live_part_at_the_same_address(ana):
+    grow_fleet(10)
+    part = ana.get("/fleet/", headers={"HX-Request": "true", "HX-Target": "fleet-live"})
+    assert part.content.decode().lstrip().startswith('<div id="fleet-live"')
+    assert "HX-Target" in part["Vary"]
+
+
+def test_it_shows_a_viewer_why_probing_is_not_offered():
+    client = Client(headers={"host": "127.0.0.1"})
+    client.force_login(make_person("chen"))
+    make_node("h100-001")
+    page = client.get("/fleet/").content.decode()
+    assert "Needs role operator" in page
+
+
+def test_it_names_what_needs_attention_worst_first(ana):
+    make_node("h100-001", host={"key_state": "changed"})
+    make_node("h100-002", host={"reach": "suspect"})
+    page = ana.get("/fleet/").content.decode()
+    assert page.index("h100-001: host key changed") < page.index("h100-002: answers are missing")
+
+
+def test_it_greets_an_empty_fleet_with_one_sentence(ana):
+    assert "No nodes yet" in ana.get("/fleet/").content.decode()
