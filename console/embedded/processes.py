@@ -77,7 +77,7 @@ def _web(options: Options) -> Callable[[], None]:
             "console.asgi:application",
             host=options.host.strip("[]"),
             port=options.port,
-            lifespan="off",
+            lifespan="on",
             access_log=False,
             log_level="warning",
             # Open sockets would hold the stop; they resume from their cursor at the next server.
