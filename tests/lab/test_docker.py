@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.lab import containers, releases
+from fleet.lab import birth, containers, releases
 from fleet.lab.node import Lab
 from tests.waiting import wait_until
 
@@ -326,3 +326,49 @@ def test_a_missing_bind_source_becomes_an_empty_directory(run, paper: Lab) -> No
     assert run(f"docker run -d -v {missing}:/m:ro {IMAGE} /m").returncode == 0
 
     assert list(missing.iterdir()) == []
+
+
+@pytest.mark.parametrize("indent", [0, 4])
+def test_its_json_is_json(indent: int) -> None:
+    plain_json = load_plain_json()
+    value = {"a": [1, -2.5, True, None, {}], 'é\t"\\\x1f': "日本\n\u2028", "b": {"c": []}}
+
+    text = plain_json.write(value, indent)
+
+    assert json.loads(text) == value
+    assert plain_json.read(f" {json.dumps(value)}\n") == value
+    if indent:
+        assert text == json.dumps(value, indent=4)
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"a": 1} x', "[1,", "nope"])
+def test_a_torn_json_is_no_value(text: str) -> None:
+    with pytest.raises(ValueError, match=r"JSON value|delimiter|quotes|Expecting"):
+        load_plain_json().read(text)
+
+
+def load_plain_json():
+    import importlib.util
+
+    path = birth.PACKAGE / "stubs" / "lib" / "docker_stub" / "plain_json.py"
+    spec = importlib.util.spec_from_file_location("plain_json", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_hostile_arguments_arrive_as_they_are(run, paper: Lab) -> None:
+    words = ["a b", "$(id)", "'\"\\", "x\ty\nz", b"\xff\xfe".decode("utf-8", "surrogateescape")]
+    environment = paper.host("h100-001").environment()
+    docker = [f"{paper.directory}/bin/docker", "run", "-d", "--name", "h", "--label", "k=a\tb"]
+
+    done = subprocess.run(
+        [*docker, IMAGE, *words], env=environment, capture_output=True, check=True
+    )
+
+    assert len(done.stdout.strip()) == 64
+    (container,) = containers.all_containers(paper.host("h100-001").directory)
+    assert container.config["argv"] == words
+    assert listed(run, "-a")[0]["Labels"] == "k=a\tb"

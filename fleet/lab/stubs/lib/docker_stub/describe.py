@@ -1,8 +1,8 @@
 """What docker tells about containers and images: inspect, images."""
 
-import json
 import sys
 
+from . import plain_json
 from .node import Container, Refusal, find_container, find_image, images, note_unknown, say
 from .options import parse
 
@@ -13,8 +13,8 @@ TEMPLATES = {
     "{{.State.Status}}": lambda row: row["State"]["Status"],
     "{{.State.ExitCode}}": lambda row: str(row["State"]["ExitCode"]),
     "{{.State.StartedAt}}": lambda row: row["State"]["StartedAt"],
-    "{{json .State}}": lambda row: json.dumps(row["State"], separators=(",", ":")),
-    "{{json .Config.Labels}}": lambda row: json.dumps(row["Config"]["Labels"]),
+    "{{json .State}}": lambda row: plain_json.write(row["State"]),
+    "{{json .Config.Labels}}": lambda row: plain_json.write(row["Config"]["Labels"]),
 }
 
 
@@ -48,10 +48,10 @@ def describe(name: str, kind: str) -> dict | None:
 
 def _print_rows(rows: list[dict], form: str, argv: list[str]) -> None:
     if form == "json":
-        say(json.dumps(rows, indent=4))
+        say(plain_json.write(rows, indent=4))
     elif form == "{{json .}}":
         for row in rows:
-            say(json.dumps(row, separators=(",", ":")))
+            say(plain_json.write(row))
     elif form in TEMPLATES:
         for row in rows:
             say(TEMPLATES[form](row))
@@ -178,7 +178,7 @@ def list_images(argv: list[str]) -> int:
             "UniqueSize": "N/A",
             "VirtualSize": f"{image['size_bytes'] / 1e9:.1f}GB",
         }
-        say(short if flags.has("quiet") else json.dumps(row, separators=(",", ":")))
+        say(short if flags.has("quiet") else plain_json.write(row))
     return 0
 
 

@@ -1,8 +1,9 @@
 """The node as docker sees it: its directories, images, GPUs and containers."""
 
-import json
 import os
 import sys
+
+from . import plain_json
 
 
 class Refusal(Exception):
@@ -25,14 +26,14 @@ def read_json(path: str, default=None):
     """Return the content of a JSON file, `default` when it is missing or torn."""
     try:
         with open(path, encoding="utf-8") as file:
-            return json.load(file)
+            return plain_json.read(file.read())
     except (OSError, ValueError):
         return default
 
 
 def replace_file(path: str, text: str) -> None:
     """Write a file whole or not at all."""
-    with open(path + ".new", "w", encoding="utf-8") as file:
+    with open(path + ".new", "w", encoding="utf-8", errors="surrogateescape") as file:
         file.write(text)
     os.replace(path + ".new", path)
 

@@ -3,11 +3,10 @@
 Other programs of an image (`vllm serve --help`, `sh -c`) run at once and leave no container.
 """
 
-import json
 import os
 import time
 
-from . import attach, help_text
+from . import attach, help_text, plain_json
 from .node import (
     CONTAINERS,
     LAB,
@@ -101,8 +100,8 @@ def _create(flags: Flags, ref: str, image: dict, args: list[str]) -> Container:
     directory = os.path.join(CONTAINERS, container_id)
     os.mkdir(directory)
     config = _config(flags, ref, image, args, container_id, name)
-    replace_file(os.path.join(directory, "state.json"), json.dumps({"status": "created"}))
-    replace_file(os.path.join(directory, "config.json"), json.dumps(config))
+    replace_file(os.path.join(directory, "state.json"), plain_json.write({"status": "created"}))
+    replace_file(os.path.join(directory, "config.json"), plain_json.write(config))
     replace_file(os.path.join(directory, "listing"), _listing(config))
     open(os.path.join(directory, "log"), "a", encoding="utf-8").close()
     return Container(directory)
@@ -227,7 +226,7 @@ def _listing(config: dict) -> str:
 
 def _open_json(row: dict) -> str:
     """Return an object in key order without its last brace: the awk program adds the rest."""
-    return json.dumps(row, sort_keys=True, separators=(",", ":"), ensure_ascii=False)[:-1]
+    return plain_json.write(dict(sorted(row.items())))[:-1]
 
 
 def _one_line(text: str) -> str:
