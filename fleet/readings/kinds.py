@@ -8,6 +8,7 @@ from collections.abc import Callable
 from fleet.readings.report import Report
 from fleet.readings.text import Readable, Rewound, decode, iter_line_batches, read_capped
 from fleet.readings.verdicts.fabric import report_fabric
+from fleet.readings.verdicts.kernel_log import report_kernel_log
 from fleet.readings.verdicts.metrics import report_metrics
 from fleet.readings.verdicts.nccl_log import report_nccl_log
 from fleet.readings.verdicts.nvidia_smi import report_nvidia_smi
@@ -48,6 +49,7 @@ READERS: dict[str, Callable[[Readable], Report]] = {
     "metrics": _whole(report_metrics),
     "vllm-log": lambda stream: report_vllm_log(iter_line_batches(stream)),
     "nccl-log": lambda stream: report_nccl_log(iter_line_batches(stream)),
+    "kernel-log": lambda stream: report_kernel_log(iter_line_batches(stream)),
 }
 
 # Kind, pattern of one telling line. The kind with the most telling lines is taken, with a weight
@@ -68,7 +70,8 @@ _MARKS: tuple[tuple[str, int, str], ...] = (
     ("vllm-log", 3, r"\((?:APIServer|ApiServer_|EngineCore|Worker|VllmWorker)[^)]{0,40}pid="),
     ("vllm-log", 3, r"(?:INFO|WARNING|ERROR) \d\d-\d\d \d\d:\d\d:\d\d "),
     ("vllm-log", 3, r"vllm: error:|checkpoint shards:|# GPU blocks:|KV cache size:|vLLM"),
-    ("kernel-log", 20, r"NVRM: |Xid \(PCI|mlx5_core |Out of memory: Killed|^\[ *\d+\.\d{6}\] "),
+    ("kernel-log", 20, r"NVRM: |Xid \(PCI|mlx5_core |Out of memory: Killed|\[ *\d+\.\d{6}\] "),
+    ("kernel-log", 20, r"^kern +:|^\d,\d+,\d+,[^;]*;|EDAC MC|: segfault at "),
     ("fabric", 20, r"^CA '|^\s*Port \d+:$|Infiniband device '|\bport \d+ ==> |n_gids_found"),
     ("fabric", 20, r"^DEV\s+PORT\s+INDEX|Link layer: |^NAME +.*MOUNTPOINT|^Filesystem +"),
     ("fabric", 20, r'^\S+ +(?:UP|DOWN|UNKNOWN) |"blockdevices"|"ifname":|^NAME="'),

@@ -1,0 +1,56 @@
+"""Takes the stamps off a kernel line: dmesg in five forms, kmsg, journal, serial console.
+
+Stamps are kept as printed: uptimes of two boots cannot be compared.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+_DECODED = re.compile(r"^\w{1,10}\s*:\w{1,8}\s*: (\d{4}-\d\d-\d\dT[\d:,.]{8,18}[+-]\d\d:?\d\d) ")
+_KMSG = re.compile(r"^(\d{1,3}),(\d{1,12}),(\d{1,18}),[^;]{1,32};")
+_BRACKET = re.compile(r"^(?:<\d{1,3}>)?\[\s{0,8}([^\]]{1,40})\]\s{0,2}")
+_ISO = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[^ ]{0,16}) (\S{1,253}) kernel: ")
+_SYSLOG = re.compile(r"^([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) (\S{1,253}) kernel: ")
+_HOST = re.compile(r"^(?:(\S{1,253}) )?kernel: ")
+_UPTIME = re.compile(r"^\[ *\d{1,12}\.\d{6}\] ")
+
+
+class KernelLine(NamedTuple):
+    """A message without its stamps. `form` is empty for a bare line."""
+
+    text: str
+    form: str
+    said_at: str | None
+    host: str | None
+    seq: int | None
+
+
+def read_stamp(text: str) -> KernelLine:
+    """Split one line."""
+    if found := _DECODED.match(text):
+        return KernelLine(text[found.end() :], "decoded", found[1], None, None)
+    if found := _KMSG.match(text):
+        return KernelLine(text[found.end() :], "kmsg", found[3], None, int(found[2]))
+    if found := _ISO.match(text):
+        return KernelLine(_inner(text[found.end() :]), "journal", found[1], found[2], None)
+    if found := _SYSLOG.match(text):
+        return KernelLine(_inner(text[found.end() :]), "journal", found[1], found[2], None)
+    if found := _BRACKET.match(text):
+        rest = text[found.end() :]
+        if second := _BRACKET.match(rest):
+            rest = rest[second.end() :]
+        host = _HOST.match(rest)
+        rest = rest[host.end() :] if host else rest
+        name = host[1] if host else None
+        return KernelLine(rest, "dmesg", found[1].strip(), name, None)
+    if found := _HOST.match(text):
+        return KernelLine(_inner(text[found.end() :]), "journal", None, found[1], None)
+    return KernelLine(text, "", None, None, None)
+
+
+def _inner(text: str) -> str:
+    """A journal line may carry the uptime too."""
+    found = _UPTIME.match(text)
+    return text[found.end() :] if found else text

@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import pytest
+
+from fleet.readings.kernel_log import KernelReader
+from fleet.readings.kernel_log.classes import xid_class
+from fleet.readings.kernel_log.stamps import read_stamp
+from fleet.readings.verdicts.kernel_log import report_kernel_log
+
+VERDICTS = {
+    "001": "unknown", "003": "unknown", "004": "unknown", "005": "pass", "007": "unknown",
+    "008": "pass", "011": "fail", "013": "fail", "014": "fail", "015": "fail", "016": "fail",
+    "018": "fail", "020": "unknown", "022": "unknown", "023": "fail", "025": "unknown", "026": "fail",
+    "030": "fail", "031": "fail",
+}  # fmt: skip
+SPOKEN = {"verdict", "must_not", "kind", "cause"}
+
+
+def report(text):
+    return report_kernel_log([[line.encode() for line in text.split("\n")]])
+
+
+def holds(got, want):
+    """Whether each wanted row is in the rows that were read, key by key."""
+    return all(any(all(g.get(k) == v for k, v in w.items()) for g in got) for w in want)
+
+
+@pytest.mark.parametrize("number", VERDICTS)
+def test_it_takes_the_values_of_the_corpus(corpus, number):
+    sample = corpus("kernel-log", number)
+    found = report(sample.text)
+    for key, want in sample.expected.items():
+        if key in SPOKEN:
+            continue
+        got = found.values[key]
+        if isinstance(want, list) and want and isinstance(want[0], dict):
+            assert holds(got, want), (key, got)
+            assert len(got) == len(want) or number == "025", (key, got)
+        else:
+            assert got == want, key
+    assert found.verdict == VERDICTS[number]
+
+
+def test_a_burst_is_one_event(corpus):
+    found = report(corpus("kernel-log", "001").text)
+    assert [f.id for f in found.findings] == ["xid_13", "xid_43", "oom"]
+
+
+def test_a_crash_on_purpose_is_no_bug(corpus):
+    found = report(corpus("kernel-log", "007").text)
+    assert found.values["kind"] == "panic record from pstore"
+    assert found.values["is_deliberate"] is True
+    assert "on purpose" in found.summary
+    assert found.values["cause"] == "sysrq: SysRq : Trigger a crash"
+
+
+def test_switches_and_links_that_come_up_are_no_fault(corpus):
+    for number in ("005", "008"):
+        found = report(corpus("kernel-log", number).text)
+        assert {f.severity for f in found.findings} <= {"info"}
+
+
+def test_cards_of_different_domains_are_different_cards(corpus):
+    assert report(corpus("kernel-log", "011").text).values["gpus"] == 4
+
+
+def test_a_code_of_a_switch_is_not_a_code_of_a_card():
+    line = "nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 20034, Fatal, Link 28 LTSSM Fault Up"
+    found = report(f"[1.000000] {line}")
+    assert found.values["xids"] == []
+    assert found.values["sxids"][0]["code"] == 20034
+    assert found.verdict == "fail"
+
+
+@pytest.mark.parametrize(
+    ("rest", "pid", "process"),
+    [
+        ("43, pid=2924364, name=pt_main_thread, Ch 00000008", 2924364, "pt_main_thread"),
+        ("43, pid='<unknown>', name=<unknown>, Ch 00000008", None, None),
+        ("43, pid=1, name=ray::WorkerDict, Ch 1", 1, "ray::WorkerDict"),
+        ("43, pid=3234, Graphics", 3234, None),
+        ("43", None, None),
+    ],
+)
+def test_pid_and_name_may_be_missing(rest, pid, process):
+    reader = KernelReader()
+    reader.feed([f"NVRM: Xid (PCI:0000:01:00): {rest}".encode()])
+    group = reader.xids.groups[43, "0000:01:00"]
+    assert (group.pid, group.process) == (pid, process)
+
+
+@pytest.mark.parametrize(
+    ("bus", "want"),
+    [
+        ("0000:9b:00", "0000:9b:00"),
+        ("0008:01:00", "0008:01:00"),
+        ("0000:10:1c", "0000:10:1c"),
+        ("0000:01:00 GPU-I:05", "0000:01:00"),
+        ("0000:01:00.0", "0000:01:00"),
+    ],
+)
+def test_every_form_of_a_bus_is_read(bus, want):
+    reader = KernelReader()
+    reader.feed([f"NVRM: Xid (PCI:{bus}): 79, pid='<unknown>'".encode()])
+    assert list(reader.xids.groups) == [(79, want)]
+
+
+def test_a_second_code_in_a_line_is_the_reason_not_an_event():
+    line = "NVRM: Xid (PCI:0000:01:00): 45, pid=1, name=a, caused by previous Xid 149"
+    found = report(line)
+    assert [x["code"] for x in found.values["xids"]] == [45]
+    assert found.values["xids"][0]["because"] == 149
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "NVRM: GPU 0000:4e:00.0: GPU has fallen off the bus.",
+        "NVRM: The NVIDIA GPU 0000:4e:00.0 (PCI ID: 10de:2330) installed in this system has "
+        "fallen off the bus and is not responding to commands.",
+        "NVRM: GPU 0000:4e:00.0: RmInitAdapter failed! (0x62:0x40:2429)",
+    ],
+)
+def test_a_card_may_be_lost_without_a_code(line):
+    assert report(line).verdict == "fail"
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        (13, "app"), (31, "app"), (43, "app"), (45, "follow"), (48, "follow"), (63, "info"),
+        (74, "reset"), (79, "hardware"), (94, "app"), (95, "reset"), (119, "reset"), (999, "ask"),
+    ],
+)  # fmt: skip
+def test_codes_have_their_classes(code, name):
+    assert xid_class(code) == name
+
+
+def test_the_last_recovery_action_of_a_card_counts():
+    line = "NVRM: Xid (PCI:0000:01:00): 154, GPU recovery action changed from 0x1 ({}) to 0x0 ({})"
+    lines = [line.format("None", "GPU Reset Required"), line.format("GPU Reset Required", "None")]
+    found = report("\n".join(lines))
+    assert found.values["xids"][0]["action"] == "None"
+    assert found.verdict == "pass"
+
+
+@pytest.mark.parametrize(
+    ("line", "form", "text"),
+    [
+        ("kern  :warn  : 2025-01-21T04:41:44,283302+00:00 NVRM: x", "decoded", "NVRM: x"),
+        ("[171167.620236] NVRM: x", "dmesg", "NVRM: x"),
+        ("[Fri Oct 14 14:56:49 2022] NVRM: x", "dmesg", "NVRM: x"),
+        ("<6>[  201.650687] NVRM: x", "dmesg", "NVRM: x"),
+        ("6,3964,206764307,-;NVRM: x", "kmsg", "NVRM: x"),
+        ("4,1227,437812449999,c,1,-;NVRM: x", "kmsg", "NVRM: x"),
+        ("2026-11-29T18:38:30+00:00 h100-028 kernel: NVRM: x", "journal", "NVRM: x"),
+        ("Aug 25 19:25:12 node-a kernel: NVRM: x", "journal", "NVRM: x"),
+        ("[2023-06-22 21:55:31.352446][5975153.878190] NVRM: x", "dmesg", "NVRM: x"),
+        ("NVRM: x", "", "NVRM: x"),
+    ],
+)
+def test_stamps_are_taken_off(line, form, text):
+    stamped = read_stamp(line)
+    assert (stamped.form, stamped.text) == (form, text)
+
+
+def test_memory_stays_bounded_under_a_flood():
+    reader = KernelReader()
+    reader.feed(
+        f"NVRM: Xid (PCI:0000:{n % 256:02x}:{n // 256:02x}): {n % 999}, pid={n}".encode()
+        for n in range(20_000)
+    )
+    reader.feed(f"[1.0] p[{n}]: segfault at 0 ip 0 in lib{n}.so[1]".encode() for n in range(3_000))
+    assert len(reader.xids.groups) <= 1024
+    assert len(reader.host.segfaults) <= 512
