@@ -107,7 +107,8 @@ def command_cancel(*, command: Command) -> Command:
     Cancelled is only what was never sent or is proved gone. A start that has succeeded cannot become
     cancelled any more: its subject is stopped by a command of its own, which is returned.
     """
-    row = Command.objects.select_for_update().select_related("host", "subject").get(pk=command.pk)
+    rows = Command.objects.select_for_update(of=("self",)).select_related("host", "subject")
+    row = rows.get(pk=command.pk)
     if row.is_settled:
         subject = row.subject
         if (

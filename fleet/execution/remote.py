@@ -38,6 +38,7 @@ CONNECT_S, LOGIN_S, SILENCE_S, KEEPALIVE_S = 10.0, 20.0, 10.0, 5.0
 LOGIN_FLOOR_S = 6.0
 # sshd allows 10 sessions a connection, and frees one only when the remote process has ended.
 CHANNELS = 8
+_SESSION_WAIT_S = 0.05
 
 __all__ = [
     "AuthFailed",
@@ -106,7 +107,7 @@ class Connection:
         self.address = address
         self._transport = transport
         self._slots = threading.BoundedSemaphore(CHANNELS)
-        self._is_forced = False
+        self._is_forced = self._has_arrived = False
         self._arriving = threading.Lock()
 
     @property
@@ -138,6 +139,7 @@ class Connection:
             fault_point(f"{verb}-sent")
             answer = body.read_answer()
             if answer["answer"] == "NOSHIM":
+                body.close()  # before the arrival, which needs a channel too
                 self._arrive(until)
             elif answer["answer"] == "REFUSED" and "sha256" in answer and not self._is_forced:
                 self._accept_forced(answer)
@@ -208,16 +210,26 @@ class Connection:
         if not self._slots.acquire(timeout=max(0.0, until - time.monotonic())):
             raise Deadline(f"{self.name}: all {CHANNELS} channels of the connection are busy")
         try:
-            span = max(0.01, until - time.monotonic())
-            return self._transport.open_channel(kind, timeout=span, **target)
-        except paramiko.ChannelException as error:
+            return self._open_when_free(kind, until, target)
+        except BaseException:
             self._slots.release()
-            if kind == "session":
-                raise Unreachable(f"{self.name}: no more sessions: {error.text}") from error
-            raise HttpFailed(f"{self.name}: port {target['dest_addr'][1]}: {error.text}") from error
-        except (SSHException, OSError, EOFError) as error:
-            self._slots.release()
-            raise self._broken(error, until, may_have_run=False) from error
+            raise
+
+    def _open_when_free(self, kind: str, until: float, target: dict[str, Any]) -> paramiko.Channel:
+        while True:
+            try:
+                span = max(0.01, until - time.monotonic())
+                return self._transport.open_channel(kind, timeout=span, **target)
+            except paramiko.ChannelException as error:
+                if kind != "session":
+                    port = target["dest_addr"][1]
+                    raise HttpFailed(f"{self.name}: port {port}: {error.text}") from error
+                # A place is free only when the remote process has ended, a moment after its channel.
+                if time.monotonic() + _SESSION_WAIT_S >= until:
+                    raise Unreachable(f"{self.name}: no more sessions: {error.text}") from error
+                time.sleep(_SESSION_WAIT_S)
+            except (SSHException, OSError, EOFError) as error:
+                raise self._broken(error, until, may_have_run=False) from error
 
     def _broken(self, error: Exception, until: float, *, may_have_run: bool) -> RemoteError:
         if time.monotonic() >= until:
@@ -227,9 +239,12 @@ class Connection:
 
     def _arrive(self, until: float) -> None:
         with self._arriving:
+            if self._has_arrived:
+                return
             body = self._exec(wire.command_line(None), wire.shim_text(), until, stdin_open=False)
             answer = body.read_answer()
             body.close()
+            self._has_arrived = answer["answer"] == "ARRIVED"
         if answer["answer"] != "ARRIVED":
             why = answer.get("explanation") or "no reason given"
             raise ShimRefused(f"{self.name}: the shim cannot be put there: {why}")

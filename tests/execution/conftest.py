@@ -1,6 +1,8 @@
 """Nodes for the kernel's tests: the shim alone, and plain OpenSSH daemons on free ports of loopback."""
 
+import threading
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -30,3 +32,48 @@ def make_sshd(settings: Any) -> Iterator[Callable[..., PlainSshd]]:
 @pytest.fixture
 def sshd(make_sshd: Callable[..., PlainSshd]) -> PlainSshd:
     return make_sshd()
+
+
+class HttpServer:
+    """Answers every request with one body and remembers what was asked."""
+
+    def __init__(self, body: bytes) -> None:
+        self.seen: list[tuple[str, str, bytes]] = []
+        seen = self.seen
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                size = int(self.headers.get("Content-Length") or 0)
+                seen.append((self.command, self.path, self.rfile.read(size)))
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_GET = do_POST
+
+            def log_message(self, *args: Any) -> None:
+                return
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.port = self._server.server_address[1]
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+@pytest.fixture
+def make_http() -> Iterator[Callable[[bytes], HttpServer]]:
+    servers: list[HttpServer] = []
+
+    def make(body: bytes) -> HttpServer:
+        servers.append(HttpServer(body))
+        return servers[-1]
+
+    yield make
+    for server in servers:
+        server.close()

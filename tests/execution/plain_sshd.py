@@ -69,10 +69,11 @@ class PlainSshd:
             *self.extra,
         ]
         (self.directory / "conf").write_text("\n".join(lines) + "\n")
+        before = self.log.count("Server listening")
         argv = [SSHD, "-D", "-e", "-f", str(self.directory / "conf")]
         plain_env = {"PATH": os.environ["PATH"]}
         self.process = start_child(argv, plain_env, self.directory / "log", self.directory)
-        wait_until(lambda: "Server listening" in self.log, what="sshd listening")
+        wait_until(lambda: self.log.count("Server listening") > before, what="sshd listening")
 
     @property
     def log(self) -> str:
@@ -90,7 +91,9 @@ class PlainSshd:
     def sessions(self) -> list[int]:
         """Pids of the daemon's children: one a connection, with its descendants of the same name."""
         found, parents = [], {self.process.pid} if self.process else set()
-        for entry in sorted(Path("/proc").iterdir(), key=lambda p: int(p.name) if p.name.isdigit() else 0):
+        for entry in sorted(
+            Path("/proc").iterdir(), key=lambda p: int(p.name) if p.name.isdigit() else 0
+        ):
             with contextlib.suppress(OSError, ValueError):
                 head, _, rest = (entry / "stat").read_text().rpartition(") ")
                 if "(sshd" in head and int(rest.split()[1]) in parents:

@@ -328,7 +328,9 @@ class TestArguments:
         command = [found, "sh"] if shell == "busybox" else [found]
         result = subprocess.run(
             [*command, str(SHIM), "probe", "node", "0"],
-            input=f";section x 5\nprintf\n%s\n{plain_escapes}\n;end\n".replace("%s", "\\045s").encode(),
+            input=f";section x 5\nprintf\n%s\n{plain_escapes}\n;end\n".replace(
+                "%s", "\\045s"
+            ).encode(),
             capture_output=True,
             env={"HOME": "/tmp", "PATH": os.environ["PATH"]},
             timeout=30,
