@@ -89,7 +89,7 @@ def test_one_node_that_cannot_start_leaves_no_half_unit(console, launch_unit):
 
 
 def test_running_out_of_memory_while_loading_names_the_node(console, launch_unit):
-    console.lab.fault("h100-002", "oom.load", rank=11)
+    console.lab.fault("h100-002", "oom.load", gpu=3, on="follower")
     launch = launch_unit()
     console.until(lambda: ended(launch), "the launch to fail")
     assert "h100-00" in said(launch.cause)
