@@ -168,8 +168,8 @@ def _store(settled: list[_Settled]) -> None:
         item.probe.summary = storable(item.verdict.summary)
         item.probe.findings = storable([f.as_object() for f in item.verdict.findings])
         item.probe.settled_at = Now()
-    NodeProbe.objects.bulk_update(
-        [item.probe for item in settled], ["verdict", "summary", "findings", "settled_at"]
+    _update(
+        NodeProbe, [item.probe for item in settled], "verdict", "summary", "findings", "settled_at"
     )
 
 
@@ -184,8 +184,15 @@ def _move_nodes(settled: Any) -> None:
             node.version += 1
         node.explanation, node.state = item.explanation, item.state
         changed.append(node)
-    Node.objects.bulk_update(changed, ["state", "explanation", "probed_at", "version"])
+    _update(Node, changed, "state", "explanation", "probed_at", "version")
     trail_add_all(entries)
+
+
+def _update(model: Any, rows: list[Any], *fields: str) -> None:
+    """Write these fields of rows that exist and are locked: an upsert costs a third of bulk_update's CASEs."""
+    model.objects.bulk_create(
+        rows, update_conflicts=True, unique_fields=["pk"], update_fields=list(fields)
+    )
 
 
 def _moved(item: _Settled, before: str) -> Any:
