@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -372,3 +373,17 @@ def test_hostile_arguments_arrive_as_they_are(run, paper: Lab) -> None:
     (container,) = containers.all_containers(paper.host("h100-001").directory)
     assert container.config["argv"] == words
     assert listed(run, "-a")[0]["Labels"] == "k=a\tb"
+
+
+def test_a_client_stopped_at_once_leaves_no_half_container(run, paper: Lab) -> None:
+    for turn in range(8):
+        client = attached(paper, f"t{turn}")
+        time.sleep(turn * 0.01)  # a different instant of its start each time
+        client.terminate()
+        client.communicate(timeout=30)
+
+    wait_until(lambda: not containers.running(paper.host("h100-001").directory))
+    names = {row["Names"] for row in listed(run, "-a")}
+    for turn in range(8):
+        done = run(f"docker run -d --name t{turn} {IMAGE} m")
+        assert (done.returncode == 125) == (f"t{turn}" in names), done.stderr

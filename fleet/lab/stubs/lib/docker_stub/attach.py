@@ -64,6 +64,16 @@ def _write_all(stream: int, text: bytes) -> None:
         text = text[os.write(stream, text) :]
 
 
+def hold_signals() -> None:
+    """Keep signals waiting while a container is being made."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, PROXIED)
+
+
+def release_signals() -> None:
+    """Deliver what waited, and what comes from now on."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, PROXIED)
+
+
 def follow(container: Container, is_removed: bool = False) -> int:
     """Play the attached client of a started container; return the container's exit code."""
     _proxy_signals(container)
@@ -103,6 +113,7 @@ def _proxy_signals(container: Container) -> None:
 
     for number in PROXIED:
         signal.signal(number, pass_on)
+    release_signals()
 
 
 def send(container: Container, number: int) -> bool:

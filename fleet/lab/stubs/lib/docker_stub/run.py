@@ -41,6 +41,8 @@ def run(argv: list[str]) -> int:
         return _run_program(entrypoint, args, image, flags, argv)
     if entrypoint:
         args = args[1:]
+    # A client that is told to stop must not leave half a container behind.
+    attach.hold_signals()
     container = _create(flags, ref, image, args)
     _check_devices(flags, container)
     _start(container)
@@ -96,10 +98,10 @@ def _environment(flags: Flags) -> dict[str, str]:
 def _create(flags: Flags, ref: str, image: dict, args: list[str]) -> Container:
     container_id = os.urandom(32).hex()
     name = flags.last("name") or f"lab_{container_id[:10]}"
+    config = _config(flags, ref, image, args, container_id, name)
     _claim_name(name, container_id)
     directory = os.path.join(CONTAINERS, container_id)
     os.mkdir(directory)
-    config = _config(flags, ref, image, args, container_id, name)
     replace_file(os.path.join(directory, "state.json"), plain_json.write({"status": "created"}))
     replace_file(os.path.join(directory, "config.json"), plain_json.write(config))
     replace_file(os.path.join(directory, "listing"), _listing(config))
@@ -265,6 +267,7 @@ def _start(container: Container) -> None:
     os.setsid()
     if os.fork():
         os._exit(0)
+    attach.release_signals()
     try:
         null = os.open(os.devnull, os.O_RDWR)
         errors = os.open(
