@@ -66,7 +66,7 @@ def test_a_harmless_warning_is_not_an_alarm(corpus):
 
 def test_the_launchers_bracket_is_not_a_card():
     reader = read("[5] node-a:227602:227667 [2] NCCL INFO NVLS Head  0:  0  8 16")
-    assert [(s.host, s.gpu) for s in reader.seats.values()] == [("node-a", 2)]
+    assert [(s.host, s.gpu) for s in reader.table.seats.values()] == [("node-a", 2)]
 
 
 def test_a_torn_line_is_counted_and_not_used(corpus):
@@ -136,20 +136,25 @@ def test_transports_are_counted_by_host_and_card():
     line = "{h}:1:1 [{g}] NCCL INFO Channel 0{c}/0 : 3[3] -> 4[4] [send] via NET/IB/3/GDRDMA"
     lines = [line.format(h=h, g=g, c=c) for h in "ab" for g in (0, 3) for c in range(4)]
     reader = read(*lines)
-    assert {k: s.transports for k, s in reader.seats.items()} == {
+    assert {k: s.transports for k, s in reader.table.seats.items()} == {
         (h, g): {"NET/IB/3/GDRDMA": 4} for h in "ab" for g in (0, 3)
     }
 
 
+def test_a_host_that_only_repeats_others_is_still_a_host():
+    reader = read(*[f"{h}:1:1 [0] NCCL INFO Using network IB" for h in "abc"])
+    assert reader.table.hosts() == ["a", "b", "c"]
+
+
 def test_a_list_of_a_ring_is_no_transport():
     reader = read("n:1:1 [0] NCCL INFO Channel 00/24 :    0   1   2   3")
-    assert (reader.rings, reader.transport_counts()) == (1, {})
+    assert (reader.rings, reader.table.transport_counts()) == (1, {})
 
 
 def test_collectives_are_counted_and_not_kept():
     line = "n:1:1 [0] NCCL INFO AllReduce: opCount 1c3394 sendbuff 0x1 recvbuff 0x2 count 7340032"
     reader = read(*[line] * 5)
-    assert reader.seats["n", 0].collectives == 5
+    assert reader.table.seats["n", 0].collectives == 5
 
 
 def test_status_five_is_a_consequence_of_status_twelve():
@@ -166,8 +171,8 @@ def test_lines_glued_into_one_are_read_apart():
     one = "a:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM"
     two = "b:1:1 [3] NCCL INFO Channel 00/0 : 3[3] -> 4[4] via NET/IB/3"
     reader = read(one + two)
-    assert reader.transport_counts() == {"P2P/CUMEM": 1, "NET/IB/3": 1}
-    assert set(reader.seats) >= {("a", 0), ("b", 3)}
+    assert reader.table.transport_counts() == {"P2P/CUMEM": 1, "NET/IB/3": 1}
+    assert set(reader.table.seats) >= {("a", 0), ("b", 3)}
 
 
 def test_a_message_wrapped_inside_is_put_together():
@@ -239,7 +244,7 @@ def test_memory_stays_bounded_under_a_flood():
     reader.feed(f"h{i}:1:1 [0] NCCL WARN thing {i}".encode() for i in range(3_000))
     reader.feed(f"NCCL junk {i}".encode() for i in range(3_000))
     reader.finish()
-    assert len(reader.seats) <= 4096
+    assert len(reader.table.seats) <= 4096
     assert len(reader.edges) <= 16_384
     assert len(reader.events) <= 64
     assert len(reader.unread) <= 200

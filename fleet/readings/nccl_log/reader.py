@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from itertools import islice
 
 from fleet.readings.log_prefix import parse_nccl_seat
 from fleet.readings.nccl_log.channels import ChannelUse, parse_channel
 from fleet.readings.nccl_log.events import NcclEvent, name_event, read_event
 from fleet.readings.nccl_log.glued import split_glued
 from fleet.readings.nccl_log.ras import RasLog
+from fleet.readings.nccl_log.seats import SeatTable, SeatTally
 from fleet.readings.nccl_log.setup import SetupLog
 from fleet.readings.nccl_log.watchdog import WatchdogLog, is_open_message
 from fleet.readings.text import LINE_CAP_BYTES, clean_line, decode
 
-_SEATS_CAP = 4096
 _CACHE_CAP = 16_384
 _EVENTS_OF_A_KIND = 64
 _EDGES_CAP = 16_384
@@ -42,19 +41,6 @@ _TORN = re.compile(r"(?:^|\s)(?:P2P|SHM|NET)/[A-Z][\w/]{1,40}$")
 _TAG_ONLY = re.compile(r"^\[(\d{1,4})\] (?:\S{1,80}:\d{1,6} )?$")
 
 
-class SeatTally:
-    """What one card of one host printed."""
-
-    __slots__ = ("collectives", "gpu", "host", "transports", "warnings")
-
-    def __init__(self, host: str, gpu: int | None) -> None:
-        self.host = host
-        self.gpu = gpu
-        self.transports: dict[str, int] = {}
-        self.collectives = 0
-        self.warnings = 0
-
-
 class NcclReader:
     """Reads lines of one or many ranks in any order."""
 
@@ -72,8 +58,7 @@ class NcclReader:
         self.torn_count = 0
         self.unread: list[int] = []
         self.unread_count = 0
-        self.seats: dict[tuple[str, int | None], SeatTally] = {}
-        self._by_prefix: dict[bytes, SeatTally] = {}
+        self.table = SeatTable()
         self._by_channel: dict[bytes, str] = {}
         self._known: set[bytes] = set()
         self._trees: set[bytes] = set()
@@ -82,7 +67,7 @@ class NcclReader:
 
     def feed(self, lines: Iterable[bytes]) -> None:
         """Read the next lines, without their line ends."""
-        by_prefix, by_channel, known = self._by_prefix, self._by_channel, self._known
+        by_prefix, by_channel, known = self.table.by_prefix, self._by_channel, self._known
         number = self.lines
         tagged = rings = 0
         for number, line in enumerate(lines, number + 1):  # noqa: B020 - continues the count
@@ -107,9 +92,11 @@ class NcclReader:
                     rings += 1
                     continue
             elif rest in known or (rest[:11] == b"INFO Trees " and prefix in self._trees):
+                if prefix not in by_prefix:
+                    self.table.find(prefix)
                 continue
             elif rest[5 : rest.find(b" ", 5)] in _COLLECTIVES:
-                seat = by_prefix.get(prefix) or self._seat(prefix)
+                seat = by_prefix.get(prefix) or self.table.find(prefix)
                 seat.collectives += 1
                 continue
             self._read_tagged(line, prefix, rest, number)
@@ -121,22 +108,6 @@ class NcclReader:
         """Read what was held back because its message seemed to go on."""
         self._release()
 
-    @property
-    def hosts(self) -> list[str]:
-        """Hosts in the order in which they were first seen."""
-        return list(dict.fromkeys(seat.host for seat in self.seats.values() if seat.host))
-
-    def _some_hosts(self) -> list[str]:
-        return [seat.host for seat in islice(self.seats.values(), _HOSTS_TRIED)]
-
-    def transport_counts(self) -> dict[str, int]:
-        """Return how many channel lines named each transport."""
-        total: dict[str, int] = {}
-        for seat in self.seats.values():
-            for name, count in seat.transports.items():
-                total[name] = total.get(name, 0) + count
-        return total
-
     def _read_tagged(self, line: bytes, prefix: bytes, rest: bytes, number: int) -> None:
         if self._held is not None:
             self._release()
@@ -145,7 +116,7 @@ class NcclReader:
         if _TAG in rest:
             self._read_glued(line, number)
             return
-        seat = self._by_prefix.get(prefix) or self._seat(prefix)
+        seat = self.table.find(prefix)
         if rest.startswith(b"INFO Channel"):
             self._read_channel(seat, rest, number)
             return
@@ -197,7 +168,7 @@ class NcclReader:
         if use is None:
             self._note_torn(number)
             return
-        seat.transports[use.transport] = seat.transports.get(use.transport, 0) + 1
+        seat.count(use.transport)
         self._note_edge(use)
         if len(self._by_channel) >= _CACHE_CAP:
             self._by_channel.clear()
@@ -210,15 +181,15 @@ class NcclReader:
     def _read_glued(self, line: bytes, number: int) -> None:
         """Read a line into which several processes wrote without a line end between."""
         text = clean_line(decode(line[:LINE_CAP_BYTES]))
-        for part in split_glued(text, self._some_hosts()):
+        for part in split_glued(text, self.table.hosts(_HOSTS_TRIED)):
             prefix, tag, rest = part.partition(" NCCL ")
             if not tag:
                 continue
-            seat = self._seat(prefix.encode())
+            seat = self.table.find(prefix.encode())
             level, _, message = rest.partition(" ")
             use = parse_channel(message) if message.startswith("Channel") else None
             if use is not None:
-                seat.transports[use.transport] = seat.transports.get(use.transport, 0) + 1
+                seat.count(use.transport)
                 self._note_edge(use)
             else:
                 self._take_message(part, level, message, seat, number)
@@ -273,20 +244,6 @@ class NcclReader:
             )
         )
         return True
-
-    def _seat(self, prefix: bytes) -> SeatTally:
-        """Find the tally of a prefix; a flood of different prefixes empties only the cache."""
-        place = parse_nccl_seat(clean_line(decode(prefix[-512:])))
-        key = (place.host, place.device) if place else ("", None)
-        seat = self.seats.get(key)
-        if seat is None:
-            seat = SeatTally(*key)
-            if len(self.seats) < _SEATS_CAP:
-                self.seats[key] = seat
-        if len(self._by_prefix) >= _CACHE_CAP:
-            self._by_prefix.clear()
-        self._by_prefix[prefix] = seat
-        return seat
 
     def _hold(self, text: str, number: int) -> None:
         self._release()

@@ -8,6 +8,7 @@ from typing import Any
 from fleet.readings.nccl_log import NcclReader
 from fleet.readings.nccl_log.channels import ChannelUse
 from fleet.readings.nccl_log.events import NcclEvent
+from fleet.readings.nccl_log.setup import SetupLog
 from fleet.readings.report import Finding, Report, Verdict
 from fleet.readings.verdicts.nccl_watchdog import watchdog_findings, watchdog_values
 
@@ -148,7 +149,7 @@ def _init_findings(reader: NcclReader) -> Iterator[Finding]:
 
 def _uses_socket(reader: NcclReader) -> bool:
     return "Socket" in reader.setup.networks or any(
-        name.startswith("NET/Socket") for name in reader.transport_counts()
+        name.startswith("NET/Socket") for name in reader.table.transport_counts()
     )
 
 
@@ -169,7 +170,7 @@ def _summary(reader: NcclReader, findings: tuple[Finding, ...]) -> str:
 
 def _values(reader: NcclReader) -> dict[str, Any]:
     values = _setup_values(reader) | _transport_values(reader)
-    values["hosts"] = reader.hosts[:_EDGES_SHOWN]
+    values["hosts"] = reader.table.hosts()[:_EDGES_SHOWN]
     values["lines"] = reader.lines
     values["unread_count"] = reader.unread_count
     values["torn_lines"] = reader.torn_count
@@ -182,10 +183,6 @@ def _values(reader: NcclReader) -> dict[str, Any]:
 
 def _setup_values(reader: NcclReader) -> dict[str, Any]:
     setup = reader.setup
-    comms = list(setup.comms.values())
-    completed = [r for c in comms for r in c.completed_order][:_EDGES_SHOWN]
-    destroyed = [r for c in comms for r in c.destroyed_order][:_EDGES_SHOWN]
-    started = sorted({r for c in comms for r in c.started})
     return {
         "network": next(iter(setup.networks), None),
         "networks": list(setup.networks),
@@ -201,6 +198,7 @@ def _setup_values(reader: NcclReader) -> dict[str, Any]:
         "cuda_driver": setup.cuda_driver,
         "nccl": setup.nccl,
         "cuda": setup.cuda,
+        **_rank_values(setup),
         "nvls": setup.nvls,
         "nvls_channels": setup.nvls_channels,
         "channels": setup.channels or setup.coll_channels,
@@ -208,6 +206,17 @@ def _setup_values(reader: NcclReader) -> dict[str, Any]:
         "nnodes": setup.nnodes,
         "local_ranks": setup.local_ranks,
         "mnnvl": setup.mnnvl,
+        "init_s": setup.init_s,
+        "settings": setup.settings,
+    }
+
+
+def _rank_values(setup: SetupLog) -> dict[str, Any]:
+    comms = list(setup.comms.values())
+    completed = [r for c in comms for r in c.completed_order][:_EDGES_SHOWN]
+    destroyed = [r for c in comms for r in c.destroyed_order][:_EDGES_SHOWN]
+    started = sorted({r for c in comms for r in c.started})
+    return {
         "ranks_complete_seen": completed,
         "ranks_started": started[:_EDGES_SHOWN],
         "ranks_missing": {
@@ -216,13 +225,11 @@ def _setup_values(reader: NcclReader) -> dict[str, Any]:
         "rank": started[0] if len(started) == 1 else None,
         "rank_seen": setup.rank_seen,
         "ranks": destroyed,
-        "init_s": setup.init_s,
-        "settings": setup.settings,
     }
 
 
 def _transport_values(reader: NcclReader) -> dict[str, Any]:
-    counts = reader.transport_counts()
+    counts = reader.table.transport_counts()
     uses = [ChannelUse(0, a, b, t) for a, b, t in reader.edges]
     inside = sorted({u.transport for u in uses if not u.is_network})
     outside = sorted({u.transport for u in uses if u.is_network})
@@ -237,7 +244,7 @@ def _transport_values(reader: NcclReader) -> dict[str, Any]:
         "edge_transports": [f"{u.source}-{u.target} {u.transport}" for u in uses[:_EDGES_SHOWN]],
         "cards": [
             {"host": s.host, "gpu": s.gpu, "transports": s.transports, "warnings": s.warnings}
-            for s in list(reader.seats.values())[:_EDGES_SHOWN]
+            for s in list(reader.table.seats.values())[:_EDGES_SHOWN]
         ],
     }
 
