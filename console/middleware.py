@@ -20,10 +20,10 @@ from django.utils.translation import gettext as _
 
 from console.refusal_pages import refusal_page
 from fleet.rules import policy
+from fleet.rules.refusals import NotAllowed, Refused
 from fleet.selectors.scope import name_in, scope_object, scope_pool
 from fleet.services.answers import answer_once, key_read
 from fleet.services.limits import starts_demand
-from fleet.rules.refusals import NotAllowed, Refused
 from fleet.services.trail import actor_of, trail_add
 from fleet.services.versions import version_check
 
@@ -122,7 +122,9 @@ class IdempotencyMiddleware:
         if request.method in SAFE or entry.is_keyless:
             return None
         try:
-            key = key_read(request.headers.get("Idempotency-Key") or request.POST.get("idempotency_key"))
+            key = key_read(
+                request.headers.get("Idempotency-Key") or request.POST.get("idempotency_key")
+            )
             if not request.user.is_authenticated:
                 return None  # nobody to keep an answer for, and nothing of the fleet to change
             if entry.is_start:

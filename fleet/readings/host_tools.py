@@ -151,8 +151,15 @@ def parse_docker_ps(text: str) -> tuple[Container, ...] | None:
         if not isinstance(row, dict) or not row.get("ID"):
             return None
         labels = dict(_labels(str(row.get("Labels", ""))))
-        words = (str(row.get(name, ""))[:200] for name in ("ID", "Names", "Image", "State"))
-        found.append(Container(*words, labels.get("fleet.subject", "")[:80]))
+        found.append(
+            Container(
+                id=str(row["ID"])[:200],
+                name=str(row.get("Names", ""))[:200],
+                image=str(row.get("Image", ""))[:200],
+                state=str(row.get("State", ""))[:200],
+                subject=labels.get("fleet.subject", "")[:80],
+            )
+        )
     return tuple(found)
 
 

@@ -106,7 +106,7 @@ def _integer(
 ) -> int:
     value = row.get(field, default)
     try:
-        number = int(value)  # type: ignore[arg-type]
+        number = int(value)
     except (TypeError, ValueError):
         number = low - 1
     if not low <= number <= high:

@@ -24,10 +24,14 @@ _TEXT_SHOWN = 160
 class SectionSeen(Protocol):
     """One section as the kernel stored it."""
 
-    rc: int | None
-    truncated: bool
-    error: str
-    body: bytes
+    @property
+    def rc(self) -> int | None: ...
+    @property
+    def truncated(self) -> bool: ...
+    @property
+    def error(self) -> str: ...
+    @property
+    def body(self) -> bytes: ...
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,8 @@ def trail_anchor(now: datetime | None = None, *, every_s: float = ANCHOR_EVERY_S
     """Append the head of the chain to the anchor file when the last anchor is old; tell whether it did."""
     now = now or datetime.now(UTC)
     head = TrailSeal.objects.order_by("-position").first()
-    last = (anchors_read() or [None])[-1]
+    anchors = anchors_read()
+    last = anchors[-1] if anchors else None
     if head is None or (last and (now - last.at).total_seconds() < every_s):
         return False
     if last and last.position >= head.position:

@@ -146,12 +146,14 @@ def _retire_missing(names: set[str], actor: Actor) -> None:
         .exclude(pk__in=reserved)
     )
     Member.objects.filter(node__in=gone, released_at=None).update(released_at=Now())
-    _set_state(gone, Node.State.RETIRED, say("The lab has no such node any more."), actor)
+    _set_state(gone, "retired", say("The lab has no such node any more."), actor)
 
 
 def _bring_back(names: set[str], actor: Actor) -> None:
     back = list(Node.objects.filter(origin="lab", state=Node.State.RETIRED, host__name__in=names))
-    _set_state(back, Node.State.REGISTERED, say("Back in the lab; never probed since."), actor)
+    _set_state(
+        back, "registered", say("Back in the lab; never probed since."), actor
+    )
 
 
 def _set_state(nodes: list[Node], state: str, explanation: str, actor: Actor) -> None:
