@@ -70,6 +70,10 @@ def check_answer(
         raise AnswerLies(f"shows fence {found}, but the last one given is {last_fence}")
     if verb in ("start", "stop") and word not in ("FENCED", "BUSY") and found != fence:
         raise AnswerLies(f"acted under fence {found}, asked was {fence}")
+    _check_facts(answer, word)
+
+
+def _check_facts(answer: dict[str, Any], word: str) -> None:
     for name, high in (("pid", 2**31), ("start_ticks", 2**62), ("rc", 255), ("epoch", 2**31)):
         if _whole(answer, name, default=0) > high:
             raise AnswerLies(f"{name} is {_short(answer[name])}")
@@ -117,6 +121,19 @@ def judge_stop(answer: dict[str, Any], *, is_cancel: bool = False) -> Outcome:
         case "UNCONFIRMED":
             return Outcome(states.UNKNOWN, f"cannot be confirmed gone: {why}", answer)
     return Outcome(states.UNKNOWN, f"{word}: {why}", answer)
+
+
+def seen_in(row: dict[str, Any]) -> Seen:
+    """Return what a line of a listing says of its subject. Raises AnswerLies."""
+    state = {
+        "RUNNING": states.SUBJECT_LIVE,
+        "DONE": states.SUBJECT_DONE,
+        "LOST": states.SUBJECT_LOST,
+    }.get(str(row.get("answer")))
+    if state is None:
+        raise AnswerLies(f"answered {_short(row.get('answer'))} in a listing")
+    _check_facts(row, str(row["answer"]))
+    return _seen(state, row)
 
 
 def _seen(state: str, answer: dict[str, Any], explanation: str = "") -> Seen:
