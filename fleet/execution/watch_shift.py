@@ -18,6 +18,7 @@ from django.conf import settings
 from django.db import connections
 
 from fleet.execution import watch_plan, watch_record
+from fleet.execution.adopt import host_adopt
 from fleet.execution.faults import scaled
 from fleet.execution.models import Host, LogStream
 from fleet.execution.remote import Connection
@@ -255,3 +256,4 @@ class Shift:
         self.fence.check()
         if watch_record.record_boot(self.fence, host.pk, str(answer.get("boot_id", ""))):
             logger.warning("%s was started again: another boot id", host.name)
+        host_adopt(host, answer, found)
