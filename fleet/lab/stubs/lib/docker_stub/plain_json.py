@@ -19,7 +19,7 @@ class _Rules:
     memo: dict = {}
 
 
-_scan = _json.make_scanner(_Rules)
+_scan = _json.make_scanner(_Rules)  # type: ignore[arg-type]
 
 
 def read(text: str):
