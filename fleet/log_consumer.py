@@ -43,6 +43,7 @@ class LogConsumer(AsyncWebsocketConsumer):
     _sources: list[LogSource] = []
     _feed: asyncio.Task[None] | None = None
     _guard: asyncio.Task[None] | None = None
+    _has_said_changed = False
 
     async def connect(self) -> None:
         user = self.scope.get("user")
@@ -95,7 +96,7 @@ class LogConsumer(AsyncWebsocketConsumer):
             await LogFeed(self._tail, after, wanted, self._say).run()
         except BadPattern as error:
             await self._refuse(NOT_UNDERSTOOD, f"the expression was not used: {error}")
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, OSError):  # the page has gone
             raise
         except Exception:  # the page reconnects and goes on at its cursor
             log.exception("log socket of %s stopped", self._launch)
@@ -111,9 +112,17 @@ class LogConsumer(AsyncWebsocketConsumer):
             if not await self._is_allowed():
                 await self._refuse(NOT_ALLOWED, "not allowed any more")
                 return
+            await self._say_changed()
             if self._feed is None and silent_s > ASKED_WITHIN_S:
                 await self._refuse(NOT_UNDERSTOOD, "nothing was asked for")
                 return
+
+    async def _say_changed(self) -> None:
+        """A position that was started meanwhile has a stream now: the page is to be loaded anew."""
+        sources = await sync_to_async(log_sources)("launch", self._launch)
+        if sources is not None and sources != self._sources and not self._has_said_changed:
+            self._has_said_changed = True
+            await self.send(text_data=json.dumps({"changed": True}))
 
     async def _is_allowed(self) -> bool:
         session = self.scope["session"].session_key

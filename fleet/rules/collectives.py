@@ -18,12 +18,16 @@ _OP_COUNT = re.compile(
 _SEQ_NUM = re.compile(r"WorkNCCL\(SeqNum=(?P<seq>\d{1,18}), OpType=(?P<op>[A-Z_]{1,24})")
 
 
+BEHIND_MS = 5000  # ranks of a healthy unit are one number apart for moments, never for this long
+
+
 class Collective(NamedTuple):
-    """An operation by its number in its communicator."""
+    """An operation by its number in its communicator, and when a rank last spoke of it (ms since 1970)."""
 
     op: str
     number: int
     kind: str  # only equal kinds are compared
+    at_ms: int = 0
 
 
 def parse_collective(text: str) -> Collective | None:
@@ -39,18 +43,18 @@ def parse_collective(text: str) -> Collective | None:
     return None
 
 
-def last_collectives(lines: Iterable[tuple[int | None, str]]) -> dict[int, Collective]:
-    """Return the last collective of each rank, from (rank, text) in the order of time.
+def last_collectives(lines: Iterable[tuple[int | None, int, str]]) -> dict[int, Collective]:
+    """Return the last collective of each rank, from (rank, ms, text) in the order of time.
 
     Only the kind that most ranks speak of is kept, so that all numbers can be compared.
     """
     last: dict[tuple[int, str], Collective] = {}
-    for rank, text in lines:
+    for rank, at_ms, text in lines:
         if rank is None:
             continue
         found = parse_collective(text)
         if found:
-            last[rank, found.kind] = found
+            last[rank, found.kind] = found._replace(at_ms=at_ms)
     kinds = Counter(kind for _, kind in last)
     if not kinds:
         return {}
@@ -59,9 +63,14 @@ def last_collectives(lines: Iterable[tuple[int | None, str]]) -> dict[int, Colle
 
 
 def ranks_behind(last: dict[int, Collective]) -> set[int]:
-    """Return the ranks below the number that at least half of the ranks reached."""
+    """Return the ranks that fell silent below the number that at least half of the ranks reached."""
     if len(last) < 2:
         return set()
     numbers = sorted((one.number for one in last.values()), reverse=True)
     reached = numbers[(len(numbers) - 1) // 2]
-    return {rank for rank, one in last.items() if one.number < reached}
+    newest_ms = max(one.at_ms for one in last.values())
+    return {
+        rank
+        for rank, one in last.items()
+        if one.number < reached and newest_ms - one.at_ms >= BEHIND_MS
+    }

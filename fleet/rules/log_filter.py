@@ -46,6 +46,11 @@ class LogFilter:
         """Return the plain text that is sought, in lower case."""
         return "" if self.pattern else self.text.lower()
 
+    @property
+    def rank_text(self) -> str:
+        """Return the ranks as the address carries them."""
+        return ",".join(_rank_words(self.ranks))
+
     def takes(self, rank: int | None, level: str, subsystem: str, text: str) -> bool:
         """Tell whether a line passes everything but a regular expression."""
         return (
@@ -59,7 +64,7 @@ class LogFilter:
         """Return the filter as a query string, the same one for the same filter."""
         words = {
             "level": self.level,
-            "rank": ",".join(_rank_words(self.ranks)),
+            "rank": self.rank_text,
             "sub": ",".join(sorted(self.subsystems)),
             "q": self.text,
         }

@@ -18,7 +18,7 @@ from fleet.rules.log_lanes import Lane, Span, lay_out
 from fleet.selectors.logs import LogSource
 
 # A short log is drawn line by line; in a long one a chunk is narrower than a bin.
-_EXACT_CHUNKS = 6
+_EXACT_CHUNKS = 12
 _COLLECTIVE_CHUNKS = 2
 
 
@@ -50,11 +50,13 @@ def lane_chart(sources: Sequence[LogSource]) -> LaneChart:
 def collectives_of(source: LogSource) -> dict[int, Collective]:
     """Return the last collective of each rank of a node, from the newest of its lines."""
     newest = list(islice(streams.chunks_before(source.stream_id, 1 << 62), _COLLECTIVE_CHUNKS))
-    found: list[tuple[int | None, str]] = []
+    found: list[tuple[int | None, int, str]] = []
     for chunk in reversed(newest):
         rows = streams.chunk_rows(chunk)
         if b"opCount " in rows or b"SeqNum=" in rows:
-            found += ((line.rank, line.text) for line in streams.chunk_lines(chunk, rows))
+            found += (
+                (line.rank, line.at_ms, line.text) for line in streams.chunk_lines(chunk, rows)
+            )
     return last_collectives(found)
 
 

@@ -120,6 +120,11 @@ def rank_word(rank: int | None, source: LogSource) -> str:
     return f"n{source.position}" if rank is None else f"r{rank:02d}"
 
 
+def short_name(node: str) -> str:
+    """Return what tells nodes of one unit apart in a narrow column."""
+    return node.rpartition("-")[2][-4:]
+
+
 def fold_words(ranks: list[int], within_s: int) -> str:
     """Say how many other ranks say the same, and which."""
     names = " ".join(f"r{rank:02d}" for rank in ranks[:_NAMED_RANKS])
@@ -164,7 +169,7 @@ def draw_lanes(
     lanes = [
         {
             "rank": lane.rank,
-            "label": f"r{lane.rank:02d} {node_of[lane.rank].node.rpartition('-')[2][-4:]}",
+            "label": f"r{lane.rank:02d} {short_name(node_of[lane.rank].node)}",
             "url": links[lane.rank],
             "is_on": lane.rank in wanted_ranks,
             "is_gap": lane.rank in first_of,

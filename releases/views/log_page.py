@@ -27,6 +27,20 @@ if TYPE_CHECKING:
 WATCH_SUBSYSTEM = "WATCH"
 
 
+def head_context(launch: Launch, sources: list[LogSource]) -> dict[str, Any]:
+    """Return the context of the head alone, which refetches itself when the launch moves."""
+    return {
+        "section": "replicas",
+        "topics": [launch.topic, f"replica-{launch.replica.name}"],
+        "launch": launch,
+        "replica": launch.replica,
+        "mark": launch_mark(launch.state),
+        "chip": _chip_words(launch),
+        "nodes": _node_words(sources),
+        "sources": sources,
+    }
+
+
 def page_context(asked: Asked, page: LogPage, problem: str, *, is_folding: bool) -> dict[str, Any]:
     """Return the context of the whole page."""
     launch, wanted = asked.launch, asked.wanted
@@ -36,13 +50,7 @@ def page_context(asked: Asked, page: LogPage, problem: str, *, is_folding: bool)
     base = reverse("log", args=[launch.replica.name, launch.generation])
     streams = _streams(asked.sources)
     return {
-        "section": "replicas",
-        "launch": launch,
-        "replica": launch.replica,
-        "mark": launch_mark(launch.state),
-        "chip": _chip_words(launch),
-        "nodes": _node_words(asked.sources),
-        "sources": asked.sources,
+        **head_context(launch, asked.sources),
         "rows": rows,
         "page": page,
         "problem": problem,
@@ -55,7 +63,6 @@ def page_context(asked: Asked, page: LogPage, problem: str, *, is_folding: bool)
         "start": _start(asked, page, streams, base, rows),
         "totals": _totals(streams),
         "is_live": any(row.subject.state not in SUBJECT_ENDED for row in streams),
-        "is_captured": all(row.captured_at for row in streams),
     }
 
 
@@ -136,7 +143,7 @@ class Option:
 def _rank_options(sources: list[LogSource], wanted: LogFilter) -> list[Option]:
     chosen = LogFilter(ranks=wanted.ranks).rank_text
     options = [
-        Option(str(rank), f"r{rank:02d} {source.node}", chosen == str(rank))
+        Option(str(rank), f"r{rank:02d} {log_drawn.short_name(source.node)}", chosen == str(rank))
         for source in sources
         for rank in source.ranks
     ]

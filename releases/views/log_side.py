@@ -26,6 +26,7 @@ class Side:
 
     line: DrawnLine
     at: str
+    at_utc: str
     node: str
     rank: int | None
     gpu: int | None
@@ -43,7 +44,8 @@ def side_of(seen: SeenLine, log_url: str) -> Side:
     failure = read_failure(text) if line.level in "WE" else None
     return Side(
         line=draw_line(seen),
-        at=_both_zones(line.at),
+        at=_moment(timezone.localtime(line.at)),
+        at_utc=_moment(line.at.astimezone(UTC)),
         node=source.node,
         rank=line.rank,
         gpu=source.ranks.index(line.rank) if line.rank in source.ranks else None,
@@ -54,10 +56,9 @@ def side_of(seen: SeenLine, log_url: str) -> Side:
     )
 
 
-def _both_zones(at: datetime) -> str:
-    local, utc = timezone.localtime(at), at.astimezone(UTC)
-    ms = f".{at.microsecond // 1000:03d}"
-    return f"{local:%m-%d %H:%M:%S}{ms} {zone_name(local)} · {utc:%H:%M:%S}{ms} UTC"
+def _moment(at: datetime) -> str:
+    ms = at.microsecond // 1000
+    return f"{at:%m-%d %H:%M:%S}.{ms:03d} {zone_name(at)}"
 
 
 def collective_table(sources: list[LogSource], wanted: LogSource | None) -> dict[str, Any] | None:

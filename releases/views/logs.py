@@ -13,7 +13,6 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.cache import patch_vary_headers
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
@@ -22,6 +21,7 @@ from fleet.rules.log_text import show_pieces
 from fleet.selectors import logs
 from fleet.selectors.log_search import BadPattern
 from fleet.selectors.logs import LogPage, LogSource, SeenLine
+from fleet.views.parts import render_page
 from releases.models import Launch
 from releases.selectors.launch_page import launch_of
 from releases.selectors.logs import launch_sources
@@ -62,13 +62,14 @@ class Asked:
 def log(request: HttpRequest, name: str, generation: int) -> HttpResponse:
     """The log viewer: lanes, filters, lines, and the facts of the marked line."""
     asked = _read(request, name, generation)
+    if request.htmx.target == "log-head":
+        context = log_page.head_context(asked.launch, asked.sources)
+        return render(request, "releases/_log_head.html", context)
     page, problem = _page(asked)
     if page is None:
         raise Http404(_("This log has no such line."))
     context = log_page.page_context(asked, page, problem, is_folding=_folds(request))
-    answer = render(request, "releases/log.html", context)
-    patch_vary_headers(answer, ("HX-Request",))
-    return answer
+    return render_page(request, "releases/log.html", context)
 
 
 @require_safe

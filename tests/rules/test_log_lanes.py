@@ -34,21 +34,30 @@ def test_it_reads_both_ways_of_numbering_a_collective() -> None:
     assert parse_collective("opCount nothing") is None
 
 
-def test_the_rank_that_stopped_one_before_is_behind() -> None:
-    def said(rank: int, number: int) -> tuple[int, str]:
-        return rank, f"WorkNCCL(SeqNum={number}, OpType=ALLREDUCE, x"
+def _said(rank: int, number: int, at_ms: int) -> tuple[int, int, str]:
+    return rank, at_ms, f"WorkNCCL(SeqNum={number}, OpType=ALLREDUCE, x"
 
-    lines = [said(rank, 1848212) for rank in range(8, 16)]
-    lines += [said(rank, 1848213) for rank in range(8, 16) if rank != 11]
+
+def test_the_rank_that_stopped_one_before_is_behind() -> None:
+    lines = [_said(rank, 1848212, 0) for rank in range(8, 16)]
+    lines += [_said(rank, 1848213, 30_000) for rank in range(8, 16) if rank != 11]
     last = last_collectives(lines)
     assert ranks_behind(last) == {11}
     assert last[11].number == 1848212
 
 
+def test_ranks_that_are_one_apart_for_a_moment_are_not_behind() -> None:
+    lines = [_said(rank, 7, 0) for rank in range(4)] + [_said(rank, 8, 900) for rank in range(3)]
+    assert ranks_behind(last_collectives(lines)) == set()
+
+
 def test_numbers_of_different_communicators_are_not_compared() -> None:
-    lines: list[tuple[int | None, str]] = [
-        (r, f"AllReduce: opCount {50 + r} x nranks 8") for r in (0, 1, 2)
+    lines: list[tuple[int | None, int, str]] = [
+        (r, 0, f"AllReduce: opCount {50 + r} x nranks 8") for r in (0, 1, 2)
     ]
-    lines += [(3, "AllReduce: opCount 1 x nranks 2"), (None, "AllReduce: opCount 1 x nranks 8")]
+    lines += [
+        (3, 0, "AllReduce: opCount 1 x nranks 2"),
+        (None, 0, "AllReduce: opCount 1 x nranks 8"),
+    ]
     assert set(last_collectives(lines)) == {0, 1, 2}
     assert ranks_behind({}) == set()
