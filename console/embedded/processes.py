@@ -5,6 +5,7 @@ import importlib
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Callable
 
 from console.embedded.options import Options
@@ -62,8 +63,11 @@ def _manage(*words: str) -> Callable[[], None]:
 def _celery(*words: str) -> Callable[[], int]:
     def run() -> int:
         from celery.bin.celery import main
+        from celery.platforms import SecurityWarning
 
-        sys.argv = ["celery", "-A", "console.celery", *words]
+        # Its fear is pickle under root; every serializer here is JSON.
+        warnings.simplefilter("ignore", SecurityWarning)
+        sys.argv = ["celery", "--quiet", "-A", "console.celery", *words]
         return main()
 
     return run

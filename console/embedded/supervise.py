@@ -138,11 +138,11 @@ class Supervisor:
         deadline = time.monotonic() + STOP_WITHIN_S
         for wave in sorted({r.service.wave for r in self._running.values()}, reverse=True):
             self._stop_wave([r for r in self._running.values() if r.service.wave == wave], deadline)
+        self._guard.kill()
+        self._guard.wait()
         for pid in leftovers.find_marked(self._marks):
             say(f"{describe_process(pid)} outlived its owner, ending it")
         leftovers.end_marked(self._marks, patience_s=0.5)
-        self._guard.kill()
-        self._guard.wait()
 
     def _stop_wave(self, wave: list[_Running], deadline: float) -> None:
         for running in wave:

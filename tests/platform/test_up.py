@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -35,7 +36,6 @@ class Up:
             "PORT": str(port),
             "LAB_NODES": "2",
             "LAB_LAUNCH": "none",
-            "HANDS": "2",
         }
         self.stdout = state_dir.with_suffix(".stdout")
         self.child = None
@@ -95,6 +95,8 @@ def up(tmp_path, free_port):
     if running.child:
         end_child(running.child, patience_s=STOP_WITHIN_S)
         print(running.child.log[-6000:])
+    for link in ("postgres", "lab"):  # under root they may lie in /var/tmp
+        shutil.rmtree((running.state_dir / link).resolve(), ignore_errors=True)
 
 
 def healthz(port: int) -> str:
@@ -118,13 +120,11 @@ def command_of(pid: int) -> str:
 def test_one_console_from_start_to_stop_and_on(up, free_port):
     up.start()
     assert healthz(up.port) == "ok"
-
-    refused = up.again(PORT=str(free_port()))
-    assert (refused.returncode, refused.stdout) == (3, "")
-    assert f"in use by process {up.child.pid}" in refused.stderr
-    refused = up.again(STATE_DIR=str(up.state_dir.with_name("other")))
-    assert (refused.returncode, refused.stdout) == (3, "")
-    assert f"port {up.port}" in refused.stderr
+    assert_small(up)
+    assert_refused(up.again(PORT=str(free_port())), f"in use by process {up.child.pid}")
+    other = str(up.state_dir.with_name("other"))
+    assert_refused(up.again(STATE_DIR=other), f"port {up.port}")
+    assert_few_connections(up)
 
     up.shell("Tick.objects.update_or_create(name='mine', at='2026-01-01T00:00Z')")
     marks = up.marks()
@@ -135,37 +135,51 @@ def test_one_console_from_start_to_stop_and_on(up, free_port):
 
     up.stdout.unlink()
     up.start()
-    kept = up.shell("print('kept', Tick.objects.filter(name='mine').count())")
-    assert "kept 1" in kept
+    assert "kept 1" in up.shell("print('kept', Tick.objects.filter(name='mine').count())")
+    assert_a_death_ends_all(up)
 
 
-def test_a_killed_supervisor_leaves_nothing(up):
-    up.start()
-    marks = up.marks()
-    lab_mark = [f"FLOTILLA_LAB={(up.state_dir / 'lab').resolve()}"]
-    assert leftovers.find_marked(marks)
-    up.child.kill()
-    wait_until(
-        lambda: not leftovers.find_marked(marks + lab_mark),
-        timeout_s=STOP_WITHIN_S,
-        what="all processes to vanish",
+def assert_small(up: Up) -> None:
+    """The lab is not the console's, so it does not count."""
+    pids = [pid for pid in leftovers.find_marked(up.marks()) if "run_lab" not in command_of(pid)]
+    table = "\n".join(f"{pss_mib([pid]):6.1f} {command_of(pid)[:90]}" for pid in pids)
+    assert pss_mib(pids) <= REST_PSS_MIB, table
+
+
+def assert_refused(second: subprocess.CompletedProcess[str], reason: str) -> None:
+    assert (second.returncode, second.stdout) == (3, "")
+    assert reason in second.stderr
+
+
+def assert_few_connections(up: Up) -> None:
+    """Each request runs in a thread of its own; the threads must not keep a connection each."""
+    for _ in range(30):
+        healthz(up.port)
+    count = (
+        "from django.db import connection as c; q = c.cursor();"
+        " q.execute('SELECT count(*) FROM pg_stat_activity WHERE usename = current_user');"
+        " print('connections', q.fetchone()[0])"
     )
+    assert int(up.shell(count).split()[-1]) < 25
 
 
-def test_a_child_that_dies_ends_all_with_its_code(up):
-    up.start()
+def assert_a_death_ends_all(up: Up) -> None:
     marks = up.marks()
-    watch = [pid for pid in leftovers.find_marked(marks) if "manage.py watch" in command_of(pid)]
+    watch = [p for p in leftovers.find_marked(marks) if command_of(p).startswith("flotilla: watch")]
     os.kill(watch[0], signal.SIGKILL)
     assert up.child.wait(timeout=STOP_WITHIN_S + 5) == 128 + signal.SIGKILL
     assert "watch ended with exit code 137" in up.child.log
     assert leftovers.find_marked(marks) == []
 
 
-def test_the_console_is_small_at_rest(up):
-    up.env["HANDS"] = "4"
+def test_a_killed_supervisor_leaves_nothing(up):
     up.start()
-    pids = [pid for pid in leftovers.find_marked(up.marks()) if "run_lab" not in command_of(pid)]
-    total = pss_mib(pids)
-    table = "\n".join(f"{pss_mib([pid]):6.1f} {command_of(pid)[:90]}" for pid in pids)
-    assert total <= REST_PSS_MIB, f"{total:.0f} MiB\n{table}"
+    lab_mark = f"FLOTILLA_LAB={(up.state_dir / 'lab').resolve()}"
+    marks = [*up.marks(), lab_mark]
+    assert leftovers.find_marked(marks)
+    up.child.kill()
+    wait_until(
+        lambda: not leftovers.find_marked(marks),
+        timeout_s=STOP_WITHIN_S,
+        what="all processes to vanish",
+    )
