@@ -1,0 +1,86 @@
+"""A console over a two-node lab: real hands and a real watch as processes.
+
+The ticks are driven by the test, or by real conductors when the test starts them.
+"""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.children import Child
+from tests.waiting import wait_until
+
+TIMEOUT_S = 60.0
+
+
+@dataclass
+class RunningConsole:
+    """The processes over one lab. `until` ticks like a conductor does until the predicate holds."""
+
+    lab: Any
+    run_child: Callable[..., Child]
+    key_file: str
+    hands: list[Child] = field(default_factory=list)
+    watches: list[Child] = field(default_factory=list)
+    conductors: list[Child] = field(default_factory=list)
+
+    def start_hand(self, **env: str) -> Child:
+        self.hands.append(self._start("hands", **env))
+        return self.hands[-1]
+
+    def start_watch(self, **env: str) -> Child:
+        self.watches.append(self._start("watch", **env))
+        return self.watches[-1]
+
+    def start_conductor(self, **env: str) -> Child:
+        """A Celery worker with beat inside; from now on the test only looks."""
+        schedule = Path(self.lab.directory) / f"beat-{len(self.conductors)}"
+        words = ["worker", "--pool=prefork", "-c", "1", "--without-gossip", "--without-mingle"]
+        words += ["--beat", "--schedule", str(schedule), "--quiet"]
+        argv = [sys.executable, "-W", "ignore", "-m", "celery", "-A", "console.celery", *words]
+        self.conductors.append(self._run(argv, **env))
+        return self.conductors[-1]
+
+    def _start(self, command: str, **env: str) -> Child:
+        return self._run(["manage.py", command], **env)
+
+    def _run(self, argv: list[str], **env: str) -> Child:
+        return self.run_child(argv, SSH_KEY_FILE=self.key_file, LAB="1", TIME_SCALE="10", **env)
+
+    def tick(self) -> None:
+        from fleet import tasks
+        from releases.services.launch_tick import launches_advance
+
+        tasks.sweep()
+        tasks.tick()
+        launches_advance()
+
+    def until(self, predicate: Callable[[], Any], what: str, timeout_s: float = TIMEOUT_S):
+        """Tick and look until `predicate()` is true; its value comes back."""
+
+        def tick_and_look() -> Any:
+            if not self.conductors:
+                self.tick()
+            return predicate()
+
+        try:
+            return wait_until(tick_and_look, timeout_s=timeout_s, what=what)
+        except AssertionError as late:
+            raise AssertionError(f"{late}\n{self.report()}") from None
+
+    def report(self) -> str:
+        """What the database and the processes say: read when a wait was in vain."""
+        from fleet.execution.models import Command, Host, Subject
+
+        rows = [
+            *(f"{h} {h.key_state} {h.reach} {h.explanation}" for h in Host.objects.all()),
+            *(f"{c.state} {c.purpose}: {c.explanation}" for c in Command.objects.order_by("id")),
+            *(f"{s.state} {s}: {s.explanation}" for s in Subject.objects.all()),
+            *(
+                f"--- {child.args}\n{child.log[-2000:]}"
+                for child in (*self.hands, *self.watches, *self.conductors)
+            ),
+        ]
+        return "\n".join(rows)
