@@ -36,7 +36,12 @@ def attention_items(
     rows: list[NodeRow], pools: list[PoolSeen], control: ControlState | None
 ) -> list[Item]:
     """Build every line; the page shows the first MOST and counts the rest."""
-    return [*(_console(control) if control else ()), *_units(pools), *_nodes(rows), *_unprobed(rows)]
+    return [
+        *(_console(control) if control else ()),
+        *_units(pools),
+        *_nodes(rows),
+        *_unprobed(rows),
+    ]
 
 
 def _failed() -> Mark:
@@ -90,11 +95,11 @@ def _nodes(rows: list[NodeRow]) -> Iterator[Item]:
          _("Nothing connects to it until its key is accepted.")),
         (_failed(), lambda r: r.reach == "unreachable", _("%(nodes)s: unreachable"), ""),
         (_failed(), lambda r: r.state == "quarantined", _("%(nodes)s: quarantined"), ""),
-        (_failed(), lambda r: any(g.health == "failed" for g in r.gpus), _("%(nodes)s: a GPU failed"), ""),
+        (_failed(), lambda r: "failed" in r.healths, _("%(nodes)s: a GPU failed"), ""),
         (_warned(), lambda r: r.reach == "suspect", _("%(nodes)s: answers are missing"), ""),
         (_warned(), lambda r: r.key_state == "unset", _("%(nodes)s: no host key pinned"),
          _("Compare its fingerprint on the node page, then accept it.")),
-        (_warned(), lambda r: any(g.health == "attention" for g in r.gpus),
+        (_warned(), lambda r: "attention" in r.healths,
          _("%(nodes)s: a GPU needs attention"), ""),
     )  # fmt: skip
     seen: set[str] = set()
@@ -119,8 +124,7 @@ def _names(rows: list[NodeRow]) -> str:
 
 
 def _detail(rows: list[NodeRow]) -> str:
-    words = [gpu.explanation for row in rows for gpu in row.gpus if gpu.explanation]
-    words += [row.explanation for row in rows if row.explanation]
+    words = [row.trouble or row.explanation for row in rows if row.trouble or row.explanation]
     return said(words[0], _) if words else ""
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import groupby
 
 from django.urls import reverse
@@ -19,13 +19,14 @@ TOP_CLOCK_MHZ = 1980
 # Above this many nodes each row is one link with a drawn strip; cells would weigh more than the page may.
 FULL_ROWS = 96
 SPARE_TONE = "psp"
+NO_READING = GpuCell("unknown", None, None, None)
 
 
 @dataclass(slots=True)
 class Cell:
     look: str
     levels: str
-    title: str
+    title: str = ""
 
 
 @dataclass(slots=True)
@@ -39,8 +40,8 @@ class MapRow:
     unit: str
     stage: str
     sign: Mark | None
-    cells: list[Cell]
-    label: str
+    cells: list[Cell] = field(default_factory=list)
+    label: str = ""
     strip: str = ""
 
 
@@ -57,11 +58,11 @@ class MapGroup:
 
 def map_groups(rows: list[NodeRow], group_by: str) -> list[MapGroup]:
     """Cut the rows into blocks by leaf (racks inside) or by pool."""
-    cut = len(_common_prefix([row.name for row in rows]))
-    is_full = len(rows) <= FULL_ROWS
+    pen = Pen(rows)
     ordered = sorted(rows, key=_pool_key) if group_by == "pool" else rows
     key = _pool_key if group_by == "pool" else _leaf_key
-    return [_group(list(some), group_by, cut, is_full) for _, some in groupby(ordered, key=key)]
+    draw = _pool_group if group_by == "pool" else _leaf_group
+    return [draw(list(some), pen) for _, some in groupby(ordered, key=key)]
 
 
 def _leaf_key(row: NodeRow) -> tuple:
@@ -72,23 +73,23 @@ def _pool_key(row: NodeRow) -> tuple:
     return (row.seat.pool if row.seat else "~",)
 
 
-def _group(rows: list[NodeRow], group_by: str, cut: int, is_full: bool) -> MapGroup:
-    first = rows[0]
-    racks = list(dict.fromkeys(row.rack for row in rows))
-    if group_by == "pool":
-        key = first.seat.pool if first.seat else "spare"
-        title, detail = (first.seat.pool_name if first.seat else _("Spare")), ""
-        lines = [[_row(row, cut, is_full) for row in rows]]
-    else:
-        key, title = f"leaf-{first.leaf}", _("Leaf %(number)s") % {"number": first.leaf}
-        detail = ngettext("rack %(names)s", "racks %(names)s", len(racks)) % {
-            "names": ", ".join(racks)
-        }
-        lines = [
-            [_row(row, cut, is_full) for row in some]
-            for _rack, some in groupby(rows, key=lambda row: row.rack)
-        ]
-    return MapGroup(key, title, detail, _count(rows), lines)
+def _leaf_group(rows: list[NodeRow], pen: Pen) -> MapGroup:
+    racks = [
+        (rack, [pen.row(row) for row in some])
+        for rack, some in groupby(rows, key=lambda row: row.rack)
+    ]
+    names = ngettext("rack %(names)s", "racks %(names)s", len(racks)) % {
+        "names": ", ".join(rack for rack, _rows in racks)
+    }
+    number = rows[0].leaf
+    title = _("Leaf %(number)s") % {"number": number}
+    return MapGroup(f"leaf-{number}", title, names, _count(rows), [drawn for _rack, drawn in racks])
+
+
+def _pool_group(rows: list[NodeRow], pen: Pen) -> MapGroup:
+    seat = rows[0].seat
+    key, title = (seat.pool, seat.pool_name) if seat else ("spare", _("Spare"))
+    return MapGroup(key, title, "", _count(rows), [[pen.row(row) for row in rows]])
 
 
 def _count(rows: list[NodeRow]) -> str:
@@ -98,37 +99,55 @@ def _count(rows: list[NodeRow]) -> str:
     return ngettext("%(n)d node", "%(n)d nodes", len(rows)) % {"n": len(rows)}
 
 
-def _row(row: NodeRow, cut: int, is_full: bool) -> MapRow:
-    url = reverse("node", args=[row.name])
-    cells = [_cell(row, cell) for cell in _all_cells(row)]
-    seat = row.seat
-    drawn = MapRow(
-        name=row.name,
-        short=row.name[cut:] or row.name,
-        url=url,
-        look=row_look(row),
-        unit=seat.unit if seat else _("spare"),
-        stage=f"s{seat.position}" if seat and seat.nodes > 1 else "",
-        sign=row_sign(row),
-        cells=cells,
-        label=_("GPUs of %(node)s") % {"node": row.name},
-    )
-    if not is_full and len({(cell.look, cell.levels) for cell in cells}) == 1:
-        drawn.strip, drawn.cells = cells[0].levels, []
-    return drawn
+class Pen:
+    """Draws node lines; what is the same for all of them is worked out once."""
+
+    def __init__(self, rows: list[NodeRow]) -> None:
+        self._cut = len(_common_prefix([row.name for row in rows]))
+        self._is_full = len(rows) <= FULL_ROWS
+        self._before, self._behind = reverse("node", args=["NODE"]).split("NODE")
+        self._spare, self._label, self._none = _("spare"), _("GPUs of %(node)s"), _("no reading")
+
+    def row(self, row: NodeRow) -> MapRow:
+        seat, sign = row.seat, row_sign(row)
+        cells = [*row.gpus, *[NO_READING] * (row.gpu_count - len(row.gpus))]
+        drawn = MapRow(
+            name=row.name,
+            short=row.name[self._cut :] or row.name,
+            url=f"{self._before}{row.name}{self._behind}",
+            look=row_look(row, sign),
+            unit=seat.unit if seat else self._spare,
+            stage=f"s{seat.position}" if seat and seat.nodes > 1 else "",
+            sign=sign,
+        )
+        if self._is_full:
+            drawn.label = self._label % {"node": row.name}
+            drawn.cells = [
+                Cell(*cell_look(cell), self._title(row.name, n, cell))
+                for n, cell in enumerate(cells)
+            ]
+            return drawn
+        looks = [cell_look(cell) for cell in cells]
+        if len(set(looks)) == 1 and not looks[0][0]:
+            drawn.strip = looks[0][1]
+        else:
+            drawn.cells = [Cell(*look) for look in looks]
+        return drawn
+
+    def _title(self, name: str, index: int, cell: GpuCell) -> str:
+        words = [f"{name} GPU {index}"]
+        if cell.clock_mhz is not None:
+            words.append(f"SM {cell.clock_mhz:,.0f} MHz")
+        if cell.used_mib is not None:
+            words.append(f"HBM {cell.used_mib / 1024:.1f} GiB")
+        return " · ".join(words if len(words) > 1 else [*words, self._none])
 
 
-def _all_cells(row: NodeRow) -> Iterable[GpuCell]:
-    found = {cell.index: cell for cell in row.gpus}
-    for index in range(max(row.gpu_count, len(row.gpus))):
-        yield found.get(index) or GpuCell(index, "unknown", None, None, None, "")
-
-
-def _cell(row: NodeRow, cell: GpuCell) -> Cell:
+@lru_cache(maxsize=20_000)
+def cell_look(cell: GpuCell) -> tuple[str, str]:
+    """Return a cell's class and its two levels, of memory and of clock; a dash is no reading."""
     look = {"failed": " crit", "attention": " warn", "unknown": " none"}.get(cell.health, "")
-    hbm = _level(cell.used_mib, cell.total_mib)
-    clock = _level(cell.clock_mhz, TOP_CLOCK_MHZ)
-    return Cell(look, hbm + clock, _cell_title(row.name, cell))
+    return look, _level(cell.used_mib, cell.total_mib) + _level(cell.clock_mhz, TOP_CLOCK_MHZ)
 
 
 def _level(value: float | None, top: float | None) -> str:
@@ -137,18 +156,7 @@ def _level(value: float | None, top: float | None) -> str:
     return str(min(LEVELS - 1, int(value / top * LEVELS)))
 
 
-def _cell_title(name: str, cell: GpuCell) -> str:
-    words = [f"{name} GPU {cell.index}"]
-    if cell.clock_mhz is not None:
-        words.append(f"SM {cell.clock_mhz:,.0f} MHz")
-    if cell.used_mib is not None:
-        words.append(f"HBM {cell.used_mib / 1024:.1f} GiB")
-    if len(words) == 1:
-        words.append(_("no reading"))
-    return " · ".join(words)
-
-
-def row_look(row: NodeRow) -> str:
+def row_look(row: NodeRow, sign: Mark | None) -> str:
     """Classes of a node line: pool tone, pattern of what happens to it, bracket, failure."""
     seat = row.seat
     words = [seat.tone if seat else SPARE_TONE]
@@ -160,7 +168,6 @@ def row_look(row: NodeRow) -> str:
         words.append("off")
     if seat and seat.nodes > 1:
         words.append("pair")
-    sign = row_sign(row)
     if sign and sign.tone == CRIT:
         words.append("bad")
     return " ".join(words)
@@ -168,18 +175,18 @@ def row_look(row: NodeRow) -> str:
 
 def row_sign(row: NodeRow) -> Mark | None:
     """The one sign at the end of a node line: the worst thing that is known of it, or nothing."""
-    seat = row.seat
+    unit, healths = row.seat.state if row.seat else "", row.healths
     for is_so, machine, state in (
         (row.key_state == "changed", "key", row.key_state),
         (row.reach == "unreachable", "reach", row.reach),
         (row.state == "quarantined", "node", row.state),
-        (seat is not None and seat.state in BROKEN, "replica", seat.state if seat else ""),
-        (any(gpu.health == "failed" for gpu in row.gpus), "gpu", "failed"),
+        (unit in BROKEN, "replica", unit),
+        ("failed" in healths, "gpu", "failed"),
         (row.reach == "suspect", "reach", row.reach),
         (row.key_state == "unset", "key", row.key_state),
-        (any(gpu.health == "attention" for gpu in row.gpus), "gpu", "attention"),
+        ("attention" in healths, "gpu", "attention"),
         (row.state == "probing", "node", row.state),
-        (seat is not None and seat.state in CHANGING, "replica", seat.state if seat else ""),
+        (unit in CHANGING, "replica", unit),
     ):
         if is_so:
             return mark_of(machine, state)
@@ -193,9 +200,8 @@ def _common_prefix(names: list[str]) -> str:
     if len(names) < 2:
         return ""
     first, last = min(names), max(names)
-    same = next(
-        (n for n, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first)
-    )
+    pairs = enumerate(zip(first, last, strict=False))
+    same = next((n for n, (a, b) in pairs if a != b), len(first))
     return first[:same].rstrip("0123456789")
 
 

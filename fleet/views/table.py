@@ -15,7 +15,7 @@ from fleet.marks import Mark, mark_of
 from fleet.models import Hold
 from fleet.selectors.fleet import NodeRow
 
-PAGE_ROWS = 200
+PAGE_ROWS = 150
 _HOLDS = dict(Hold.Kind.choices)
 
 SORTS: dict[str, Callable[[NodeRow], Any]] = {
@@ -79,7 +79,7 @@ def _row(row: NodeRow) -> TableRow:
         place=_("leaf %(leaf)d, %(rack)s") % {"leaf": row.leaf, "rack": row.rack},
         reach=mark_of("reach", row.reach),
         gpus=_("%(well)d of %(all)d") % {"well": well, "all": row.gpu_count} if row.gpus else "",
-        gpus_bad=any(gpu.health == "failed" for gpu in row.gpus) or well < len(row.gpus) > 0,
+        gpus_bad="failed" in row.healths or well < len(row.gpus),
         hold=_HOLDS.get(row.hold, ""),
         probed_at=row.probed_at,
     )
