@@ -229,6 +229,7 @@ class Batch:
         self.inbox.put(permit)
         is_allowed = permit.answer.result()
         task.is_sent |= is_allowed
+        fault_point("permitted")
         return is_allowed
 
 

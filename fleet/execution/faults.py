@@ -1,4 +1,4 @@
-"""Points at which tests kill a process, and the clock of the design made faster for tests."""
+"""Points at which tests kill or freeze a process, and the clock of the design made faster for tests."""
 
 import os
 import signal
@@ -7,9 +7,26 @@ from django.conf import settings
 
 
 def fault_point(name: str) -> None:
-    """Kill this process when FAULT_POINT names this point; do nothing in life."""
-    if os.environ.get("FAULT_POINT") == name:
-        os.kill(os.getpid(), signal.SIGKILL)
+    """Kill this process when FAULT_POINT names this point; do nothing in life.
+
+    `FAULT_POINT=@FILE` reads `name` or `name:stop` (freeze instead) from a file, and fires once.
+    """
+    wanted = os.environ.get("FAULT_POINT", "")
+    if wanted.startswith("@"):
+        wanted = _armed(wanted[1:], name)
+    if wanted.partition(":")[0] == name:
+        os.kill(os.getpid(), signal.SIGSTOP if wanted.endswith(":stop") else signal.SIGKILL)
+
+
+def _armed(path: str, name: str) -> str:
+    try:
+        with open(path) as file:
+            wanted = file.read().strip()
+        if wanted.partition(":")[0] == name:
+            os.rename(path, f"{path}.fired")  # of several processes only one fires
+    except OSError:
+        return ""
+    return wanted
 
 
 def scaled(seconds: float) -> float:

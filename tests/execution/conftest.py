@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.execution.local_node import LocalNode, local_node
-from tests.execution.plain_sshd import SSHD, PlainSshd, plain_sshds
+from tests.execution.plain_sshd import SSHD, PlainSshd, Sshds, console_key
 
 
 @pytest.fixture
@@ -18,19 +18,27 @@ def node() -> Iterator[LocalNode]:
         yield node
 
 
+@pytest.fixture(scope="session")
+def ssh_key() -> Iterator[Path]:
+    """The console's private key, one for all tests of the kernel."""
+    with console_key() as path:
+        yield path
+
+
 @pytest.fixture
-def make_sshd(settings: Any) -> Iterator[Callable[..., PlainSshd]]:
-    """Make a plain SSH daemon that the console's key of this test opens."""
+def make_sshd(settings: Any, ssh_key: Path) -> Iterator[Sshds]:
+    """Make a plain SSH daemon that the console's key opens."""
     if not Path(SSHD).exists():
         pytest.skip("OpenSSH's sshd is not installed; run `make install` as root")
-    with plain_sshds() as make:
-        settings.SSH_KEY_FILE = make.key
-        settings.NODE_CIDRS = ["127.0.0.0/8"]
-        yield make
+    settings.SSH_KEY_FILE = ssh_key
+    settings.NODE_CIDRS = ["127.0.0.0/8"]
+    sshds = Sshds(ssh_key.parent, ssh_key)
+    yield sshds
+    sshds.end()
 
 
 @pytest.fixture
-def sshd(make_sshd: Callable[..., PlainSshd]) -> PlainSshd:
+def sshd(make_sshd: Sshds) -> PlainSshd:
     return make_sshd()
 
 

@@ -128,28 +128,35 @@ class PlainSshd:
         )
 
 
-@contextlib.contextmanager
-def plain_sshds():
-    """`make()` gives a started daemon; all are gone at the end, with what they started."""
-    base = Path(tempfile.mkdtemp(prefix="fl-sshd-"))
-    base.chmod(0o711)
-    public = make_key(base / "console_key")
-    (base / "authorized_keys").write_text(public + "\n")
-    made: list[PlainSshd] = []
+class Sshds:
+    """Daemons of one test; `key` opens all of them. Gone at the end, with what they started."""
 
-    def make(*, start: bool = True) -> PlainSshd:
-        directory = base / f"n{len(made)}"
-        directory.mkdir()
-        made.append(PlainSshd(directory, base / "authorized_keys"))
+    def __init__(self, base: Path, key: Path) -> None:
+        self.base = base
+        self.key = key
+        self.made: list[PlainSshd] = []
+
+    def __call__(self, *, start: bool = True) -> PlainSshd:
+        directory = Path(tempfile.mkdtemp(prefix="n", dir=self.base))
+        directory.chmod(0o711)
+        self.made.append(PlainSshd(directory, self.key.with_name("authorized_keys")))
         if start:
-            made[-1].start()
-        return made[-1]
+            self.made[-1].start()
+        return self.made[-1]
 
-    make.key = base / "console_key"
-    try:
-        yield make
-    finally:
-        for one in made:
+    def end(self) -> None:
+        for one in self.made:
             one.stop()
             end_processes(one.home)
+
+
+@contextlib.contextmanager
+def console_key():
+    """A folder with the console's key, and the file that lets it in."""
+    base = Path(tempfile.mkdtemp(prefix="fl-sshd-"))
+    base.chmod(0o711)
+    (base / "authorized_keys").write_text(make_key(base / "console_key") + "\n")
+    try:
+        yield base / "console_key"
+    finally:
         shutil.rmtree(base, ignore_errors=True)

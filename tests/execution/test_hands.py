@@ -238,7 +238,7 @@ class TestCancel:
         assert fresh(start).state == states.CANCELLED
         assert sshd.node.processes() == []
 
-    @pytest.mark.django_db(transaction=True)
+    @pytest.mark.django_db(transaction=True, available_apps=["fleet.execution"])
     def test_a_cancel_during_a_long_probe_frees_the_hand(self, sshd):
         slow = {"sections": [{"name": "x", "timeout_s": 30, "argv": ["sleep", "30"]}]}
         command = order_probe(sshd.host(), payload=slow, deadline_s=60)
