@@ -3,6 +3,7 @@
 import gc
 import importlib
 import os
+import runpy
 import signal
 import sys
 import warnings
@@ -60,15 +61,12 @@ def _manage(*words: str) -> Callable[[], None]:
     return run
 
 
-def _celery(*words: str) -> Callable[[], int]:
-    def run() -> int:
-        from celery.bin.celery import main
-        from celery.platforms import SecurityWarning
-
+def _celery(*words: str) -> Callable[[], None]:
+    def run() -> None:
         # Its fear is pickle under root; every serializer here is JSON.
-        warnings.simplefilter("ignore", SecurityWarning)
+        warnings.filterwarnings("ignore", message=".*superuser privileges")
         sys.argv = ["celery", "--quiet", "-A", "console.celery", *words]
-        return main()
+        runpy.run_module("celery", run_name="__main__", alter_sys=False)
 
     return run
 
