@@ -175,6 +175,11 @@ def test_lines_glued_into_one_are_read_apart():
     assert set(reader.table.seats) >= {("a", 0), ("b", 3)}
 
 
+def test_a_second_tag_in_one_message_is_not_a_second_line():
+    reader = read("node-a:1:2 [0] a.cc:1 NCCL WARN ignoring NCCL_ALGO, see NCCL INFO lines")
+    assert reader.table.hosts() == ["node-a"]
+
+
 def test_a_message_wrapped_inside_is_put_together():
     reader = read(
         "n:1:1 [6] a.cc:1 NCCL WARN NET/IB: Got completion from peer 10.0.3.5<53908> with",

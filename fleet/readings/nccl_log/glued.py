@@ -21,7 +21,7 @@ def split_glued(text: str, hosts: Iterable[str]) -> list[str]:
     known = sorted((h for h in hosts if h), key=len, reverse=True)
     parts: list[str] = []
     start = 0
-    for seat in _NEXT_SEAT.finditer(text, 1):
+    for seat in _NEXT_SEAT.finditer(text, max(text.find(" NCCL "), 0)):
         cut = seat.start(1) + _host_offset(seat[1], known)
         if cut > start:
             parts.append(text[start:cut])

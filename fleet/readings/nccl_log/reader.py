@@ -25,7 +25,10 @@ _EDGES_CAP = 16_384
 _UNREAD_CAP = 200
 _JOIN_LINES = 4
 _HOSTS_TRIED = 256
-_TAG = b" NCCL "
+_MARK_BYTES = 64
+_TIMEOUTS_OF_A_RANK = 64
+# Without the blank behind it: a needle that ends in a blank is searched much more slowly.
+_TAG = b" NCCL"
 _COLLECTIVES = frozenset(
     (b"AllReduce:", b"AllGather:", b"ReduceScatter:", b"Broadcast:", b"Reduce:", b"Send:", b"Recv:",
      b"AlltoAll:", b"AllToAll:", b"Gather:", b"Scatter:")
@@ -61,6 +64,7 @@ class NcclReader:
         self.table = SeatTable()
         self._by_channel: dict[bytes, str] = {}
         self._known: set[bytes] = set()
+        self._timeouts_by_mark: dict[bytes, int] = {}
         self._trees: set[bytes] = set()
         self._held: tuple[str, int] | None = None
         self._held_left = 0
@@ -77,25 +81,29 @@ class NcclReader:
                 head = line[:5]
                 if head == b"INFO:" and b" HTTP/1" in line:
                     continue
-                if head in _ENGINE_STARTS and (b"throughput: " in line or b" HTTP/1" in line):
+                if head in _ENGINE_STARTS and (b"throughput" in line or b" HTTP/1" in line):
                     continue
                 self._read_untagged(line, number)
                 continue
             tagged += 1
-            if rest[:12] == b"INFO Channel":
+            if rest[:13] == b" INFO Channel":
                 transport = by_channel.get(rest)
                 if transport is not None and (seat := by_prefix.get(prefix)) is not None:
                     counts = seat.transports
                     counts[transport] = counts.get(transport, 0) + 1
                     continue
-                if b" via " not in rest and b" : " in rest:
+                if b"via" not in rest and b" : " in rest:
                     rings += 1
                     continue
-            elif rest in known or (rest[:11] == b"INFO Trees " and prefix in self._trees):
+            elif rest[:11] == b" INFO comm " and rest[rest.find(b" nRanks ") :] in known:
                 if prefix not in by_prefix:
                     self.table.find(prefix)
                 continue
-            elif rest[5 : rest.find(b" ", 5)] in _COLLECTIVES:
+            elif rest in known or (rest[:12] == b" INFO Trees " and prefix in self._trees):
+                if prefix not in by_prefix:
+                    self.table.find(prefix)
+                continue
+            elif rest[6 : rest.find(b" ", 6)] in _COLLECTIVES:
                 seat = by_prefix.get(prefix) or self.table.find(prefix)
                 seat.collectives += 1
                 continue
@@ -111,37 +119,29 @@ class NcclReader:
     def _read_tagged(self, line: bytes, prefix: bytes, rest: bytes, number: int) -> None:
         if self._held is not None:
             self._release()
-        if b" nNodes " in rest and self._is_told(rest[rest.find(b" nRanks ") :]):
-            return
-        if _TAG in rest:
+        if b" nNodes " in rest and len(self._known) < _CACHE_CAP:
+            self._known.add(rest[rest.find(b" nRanks ") :])
+        if b" NCCL " in rest:
             self._read_glued(line, number)
             return
         seat = self.table.find(prefix)
-        if rest.startswith(b"INFO Channel"):
+        if rest.startswith(b" INFO Channel"):
             self._read_channel(seat, rest, number)
             return
-        if rest.startswith((b"INFO comm ", b"INFO ncclComm")):
-            self.setup.take_comm(rest[5:256].decode("utf-8", "replace").rstrip("\r"))
+        if rest.startswith((b" INFO comm ", b" INFO ncclComm")):
+            self.setup.take_comm(rest[6:257].decode("utf-8", "replace").rstrip("\r"))
             return
         text = clean_line(decode(line[:LINE_CAP_BYTES]))
         level, _, message = text.partition(" NCCL ")[2].partition(" ")
         self._take_message(text, level, message, seat, number)
         self._note_known(prefix, rest)
 
-    def _is_told(self, tail: bytes) -> bool:
-        """Tell whether another rank said the same of its communicator; note it otherwise."""
-        if tail in self._known:
-            return True
-        if len(self._known) < _CACHE_CAP:
-            self._known.add(tail)
-        return False
-
     def _note_known(self, prefix: bytes, rest: bytes) -> None:
         """Remember what the next rank will repeat, unless each telling counts for itself."""
-        if rest.startswith(b"INFO Trees "):
+        if rest.startswith(b" INFO Trees "):
             if len(self._trees) < _CACHE_CAP:
                 self._trees.add(prefix)
-        elif rest.startswith(b"INFO ") and len(rest) < 2048 and not rest.endswith(_COUNTED):
+        elif rest.startswith(b" INFO ") and len(rest) < 2048 and not rest.endswith(_COUNTED):
             if len(self._known) >= _CACHE_CAP:
                 self._known.clear()
             self._known.add(rest)
@@ -204,6 +204,8 @@ class NcclReader:
             if line and not line.isspace():
                 self._note_unread(number)
             return
+        if hint == b"NCCL" and self._is_repeated_timeout(line):
+            return
         text = clean_line(decode(line[:LINE_CAP_BYTES]))
         if self.watchdog.take(text, number):
             return
@@ -211,6 +213,16 @@ class NcclReader:
             self._hold(text, number)
         elif not self._take_untagged(text, number):
             self._note_unread(number)
+
+    def _is_repeated_timeout(self, line: bytes) -> bool:
+        """Tell a rank that has timed out many times: only its first lines matter."""
+        mark, found, _ = line.partition(b"]:[E")
+        if not found or len(mark) > _MARK_BYTES or b"Watchdog caught" not in line:
+            return False
+        count = self._timeouts_by_mark.get(mark, 0)
+        if count < _TIMEOUTS_OF_A_RANK and len(self._timeouts_by_mark) < _CACHE_CAP:
+            self._timeouts_by_mark[mark] = count + 1
+        return count >= _TIMEOUTS_OF_A_RANK
 
     def _take_untagged(self, text: str, number: int) -> bool:
         if self.watchdog.take(text, number):
