@@ -107,7 +107,8 @@ class Connection:
         self.address = address
         self._transport = transport
         self._slots = threading.BoundedSemaphore(CHANNELS)
-        self._is_forced = self._has_arrived = False
+        self._is_forced = False
+        self._arrivals = 0
         self._arriving = threading.Lock()
 
     @property
@@ -133,6 +134,7 @@ class Connection:
         text = "".join(f"{line}\n" for line in (*lines, ";end")).encode()
         until = time.monotonic() + deadline
         for _ in range(3):
+            arrivals = self._arrivals
             body = self._exec(
                 wire.command_line(words, forced=self._is_forced), text, until, stdin_open
             )
@@ -140,7 +142,7 @@ class Connection:
             answer = body.read_answer()
             if answer["answer"] == "NOSHIM":
                 body.close()  # before the arrival, which needs a channel too
-                self._arrive(until)
+                self._arrive(until, arrivals)
             elif answer["answer"] == "REFUSED" and "sha256" in answer and not self._is_forced:
                 self._accept_forced(answer)
             else:
@@ -237,14 +239,15 @@ class Connection:
         what = str(error) or type(error).__name__
         return Unreachable(f"{self.name}: the connection failed: {what}", may_have_run=may_have_run)
 
-    def _arrive(self, until: float) -> None:
+    def _arrive(self, until: float, arrivals: int) -> None:
+        """Put the shim on the node, unless another thread did so since `arrivals` was read."""
         with self._arriving:
-            if self._has_arrived:
+            if self._arrivals > arrivals:
                 return
             body = self._exec(wire.command_line(None), wire.shim_text(), until, stdin_open=False)
             answer = body.read_answer()
             body.close()
-            self._has_arrived = answer["answer"] == "ARRIVED"
+            self._arrivals += answer["answer"] == "ARRIVED"
         if answer["answer"] != "ARRIVED":
             why = answer.get("explanation") or "no reason given"
             raise ShimRefused(f"{self.name}: the shim cannot be put there: {why}")
