@@ -95,11 +95,11 @@ class NcclReader:
                 if b"via" not in rest and b" : " in rest:
                     rings += 1
                     continue
-            elif rest[:11] == b" INFO comm " and rest[rest.find(b" nRanks ") :] in known:
-                if prefix not in by_prefix:
-                    self.table.find(prefix)
-                continue
-            elif rest in known or (rest[:12] == b" INFO Trees " and prefix in self._trees):
+            elif (
+                rest in known
+                or (rest[:12] == b" INFO Trees " and prefix in self._trees)
+                or (rest[:11] == b" INFO comm " and rest[rest.find(b" nRanks ") :] in known)
+            ):
                 if prefix not in by_prefix:
                     self.table.find(prefix)
                 continue
