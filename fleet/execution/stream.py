@@ -17,7 +17,8 @@ class LogStream(models.Model):
     layout = models.JSONField(default=dict)
     epoch = models.PositiveIntegerField(default=0)
     node_epoch = models.PositiveIntegerField(
-        default=0, help_text="the shim's epoch that `epoch` reads; a file that shrank gives a new one"
+        default=0,
+        help_text="the shim's epoch that `epoch` reads; a file that shrank gives a new one",
     )
     end_offset = models.BigIntegerField(default=0, help_text="bytes of this epoch that are stored")
     line_count = models.BigIntegerField(default=0)

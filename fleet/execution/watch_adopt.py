@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from fleet.execution.remote import Connection, ShimRefused
+from fleet.execution.remote import Connection
+from fleet.execution.remote_errors import ShimRefused
 
 LIST_S = 30.0
 _LINES_CAP = 10_000

@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fleet.execution.faults import scaled
-from fleet.execution.remote import Body, Connection, RemoteError, ShimRefused
+from fleet.execution.remote import Connection
+from fleet.execution.remote_body import Body
+from fleet.execution.remote_errors import RemoteError, ShimRefused
 from fleet.execution.watch_capture import Capture, CaptureEnded
 from fleet.execution.watch_ledger import LedgerClosed
+from fleet.execution.watch_lines import splice_fits
 from fleet.execution.watch_store import Position
 
 if TYPE_CHECKING:
@@ -31,6 +34,7 @@ _CONTINUES = "the output goes on in a new file of the node (epoch {epoch})"
 _WAS_CUT = (
     "the node's file was cut from {offset} to {size} bytes; lines between may be missing here"
 )
+_WAS_REPLACED = "the node's file holds other text before byte {offset} than was stored; lines may be missing here"
 _IS_GONE = "the node's earlier file (epoch {epoch}) is gone; lines at its end may be missing here"
 
 
@@ -43,6 +47,19 @@ class Work:
     stream_id: int
     layout: tuple[tuple[str, Any], ...]
     is_open: bool  # the subject has not ended, as far as the rows know
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where reading goes on: the stored position, and what must stand before it in the node's file."""
+
+    position: Position
+    proof: bytes = b""
+
+    @property
+    def read_from(self) -> int:
+        """Return the offset that covers the proof and its line end too."""
+        return max(0, self.position.end_offset - len(self.proof) - 2)
 
 
 class Follower(threading.Thread):
@@ -82,10 +99,10 @@ class Follower(threading.Thread):
     def _follow(self) -> bool:
         """Read until the output ends or breaks; tell whether the stream is complete."""
         connection = self._node.link.borrow(_BORROW_S)
-        capture, position = self._node.shift.open_capture(self.work)
+        capture, place = self._node.shift.open_capture(self.work)
         try:
             with self._node.link.follow_slot() as has_slot:
-                is_there = self._read(connection, capture, position, follows=has_slot)
+                is_there = self._read(connection, capture, place, follows=has_slot)
             if self._stopping.is_set():
                 return False
             is_complete = self._finish(connection, capture, is_there)
@@ -96,19 +113,20 @@ class Follower(threading.Thread):
             self._node.shift.close_capture(capture)
 
     def _read(
-        self, connection: Connection, capture: Capture, position: Position, *, follows: bool
+        self, connection: Connection, capture: Capture, place: Place, *, follows: bool
     ) -> bool:
         """Feed the capture with the node's file up to its end; False when there is no such file."""
-        lines = [f";offset {position.end_offset}", f";follow {int(follows)}"]
-        if position.line_count:
-            lines.append(f";epoch {position.node_epoch}")
+        lines = [f";offset {place.read_from}", f";follow {int(follows)}"]
+        if place.position.line_count:
+            lines.append(f";epoch {place.position.node_epoch}")
         answer, body = connection.shim(
             "logs", self.work.name, 0, lines, deadline=ANSWER_S, stdin_open=True
         )
         self._body = body
         try:
-            if not self._accept(answer, capture, position):
+            if answer["answer"] == "ABSENT":
                 return False
+            self._accept(answer, body, capture, place)
             for block in body:
                 capture.feed(block)
                 if self._stopping.is_set():
@@ -118,21 +136,26 @@ class Follower(threading.Thread):
             body.close()
         return True
 
-    def _accept(self, answer: dict[str, Any], capture: Capture, position: Position) -> bool:
-        """Decide what the node offers; tell whether there is a file to read."""
-        if answer["answer"] == "ABSENT":
-            return False
+    def _accept(self, answer: dict[str, Any], body: Body, capture: Capture, place: Place) -> None:
+        """See that the file goes on where the stored lines end; if not, it is another file."""
         if answer["answer"] != "LOGS":
             why = f"{answer['answer']} {answer.get('explanation', '')}"
             raise ShimRefused(f"{self.work.name}: expected LOGS, the node answered {why}")
         epoch, size = int(answer.get("epoch") or 0), int(answer.get("size") or 0)
-        if not position.line_count:
+        offset = place.position.end_offset
+        if not place.position.line_count:
             capture.adopt_epoch(epoch)
-        if size < position.end_offset:
-            note = _WAS_CUT.format(offset=position.end_offset, size=size)
-            self._turn_to(capture, epoch, note, level="W")
-            raise CaptureEnded(note)
-        return True
+        if size < offset:
+            note = _WAS_CUT.format(offset=offset, size=size)
+        elif not self._fits(body, offset - place.read_from, place.proof):
+            note = _WAS_REPLACED.format(offset=offset)
+        else:
+            return
+        self._turn_to(capture, epoch, note, level="W")
+        raise CaptureEnded(note)
+
+    def _fits(self, body: Body, size: int, proof: bytes) -> bool:
+        return not size or splice_fits(body.read_exact(size), proof)
 
     def _finish(self, connection: Connection, capture: Capture, is_there: bool) -> bool:
         """The file gave no more: ask why, and close the stream when its subject has ended."""

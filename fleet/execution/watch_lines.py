@@ -15,6 +15,9 @@ LINE_CAP_BYTES = 16 * 1024
 _LOOKAHEAD_BYTES = 512
 _KEEP_BYTES = LINE_CAP_BYTES + _LOOKAHEAD_BYTES
 _NUL_SIGN = "\u2400"
+_NOT_VERBATIM = (_NUL_SIGN, "\ufffd", "***")
+_CUT_MARK = " bytes of this line cut]"
+_PROOF_BYTES = 128
 
 # A line ends at a line feed; a bare carriage return ends a step of a progress bar.
 _END = re.compile(rb"\r*\n|\r+")
@@ -105,4 +108,19 @@ def line_text(raw: RawLine, redact: Callable[[str], str]) -> str:
         return text
     kept = min(len(stored), LINE_CAP_BYTES)
     cut = max(raw.size_bytes, len(stored)) - kept
-    return f"{stored[:kept].decode('utf-8', 'ignore')} [{cut} bytes of this line cut]"
+    return f"{stored[:kept].decode('utf-8', 'ignore')} [{cut}{_CUT_MARK}"
+
+
+def splice_proof(last_text: str) -> bytes:
+    """Return the bytes that must stand before the end of the last stored line in the node's file.
+
+    Empty when the text is not what the node wrote, letter by letter: masked, cut or made visible.
+    """
+    if any(sign in last_text for sign in _NOT_VERBATIM) or last_text.endswith(_CUT_MARK):
+        return b""
+    return last_text.encode()[-_PROOF_BYTES:]
+
+
+def splice_fits(before: bytes, proof: bytes) -> bool:
+    """Tell whether these bytes, read right before the stored offset, are those that were stored."""
+    return before[-1:] in (b"\n", b"\r") and before.rstrip(b"\r\n").endswith(proof)

@@ -7,14 +7,31 @@ so that the node's limit of sessions is never met.
 from __future__ import annotations
 
 import contextlib
+import socket
 import threading
 from collections.abc import Iterator
 
+from fleet.execution.addresses import AddressRefused, check_node_address
 from fleet.execution.models import Host
-from fleet.execution.remote import Connection, RemoteError, connect
+from fleet.execution.remote import Connection, connect
+from fleet.execution.remote_errors import RemoteError, Unreachable
 
 FOLLOW_CHANNELS = 6  # the other two are for the status question and a scrape
-CONNECT_S = 10.0
+
+
+def dial(host: Host, timeout_s: float) -> None:
+    """See that the node takes new connections: an open one may outlive its listener. Raises Unreachable.
+
+    Nothing is sent; the first bytes of the banner are enough.
+    """
+    try:
+        address = check_node_address(host.address, host.port)
+        with socket.create_connection((address, host.port), timeout=timeout_s) as sock:
+            found = sock.recv(4)
+    except (AddressRefused, OSError) as error:
+        raise Unreachable(f"{host.name}: takes no new connections: {error}") from error
+    if found != b"SSH-":
+        raise Unreachable(f"{host.name}: takes no new connections: no SSH banner, found {found!r}")
 
 
 class NotConnected(RemoteError):

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from fleet.execution.faults import scaled
 from fleet.execution.models import Host
-from fleet.execution.remote import Connection, HostKeyChanged, RemoteError
+from fleet.execution.remote import Connection
+from fleet.execution.remote_errors import HostKeyError, RemoteError
 from fleet.execution.watch_follow import Follower, Work
-from fleet.execution.watch_link import NodeLink
+from fleet.execution.watch_link import NodeLink, dial
 from fleet.execution.watch_reach import PERIOD_S
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ logger = logging.getLogger(__name__)
 SCAN_EVERY_S = 60.0
 _ANSWER_S = 10.0
 _CONNECT_S = 30.0
+_DIAL_FLOOR_S = 2.0  # a loaded machine takes this long, however fast a test's clock
 # A subject name that no subject has: asking for it proves that the node answers.
 _NOBODY = "watch-is-there"
 
@@ -43,7 +45,7 @@ class NodeWatch(threading.Thread):
         self._followers: dict[int, Follower] = {}
         self._stopping = threading.Event()
         self._wake = threading.Event()
-        self._answered_at = shift.awake.now()
+        self._answered_at = self._dialled_at = shift.awake.now()
         self._scan_at = 0.0
         self._has_news = False
 
@@ -51,13 +53,13 @@ class NodeWatch(threading.Thread):
 
     @property
     def silent_s(self) -> float:
-        """Return for how long the node gave no answer while we were listening."""
-        return self.shift.awake.now() - self._answered_at
+        """Return for how long the node gave no answer, or took no new connection, while we listened."""
+        return self.shift.awake.now() - min(self._answered_at, self._dialled_at)
 
     def take_news(self) -> bool:
-        """Tell whether the node answered since the last call."""
+        """Tell whether the node answered since the last call and takes new connections too."""
         had_news, self._has_news = self._has_news, False
-        return had_news
+        return had_news and not self.silence_why
 
     def assign(self, work: tuple[Work, ...]) -> None:
         """Set the subjects of this node; new ones are followed at once."""
@@ -92,6 +94,10 @@ class NodeWatch(threading.Thread):
         connection, is_new = self.link.open(_CONNECT_S)
         if is_new:
             self._answered()
+            self._dialled_at = self._answered_at
+            self.silence_why = ""
+        else:
+            self._dial()
         if is_new or time.monotonic() >= self._scan_at:
             self._scan(connection)
         work = [one for one in self._work if one.is_open]
@@ -99,6 +105,16 @@ class NodeWatch(threading.Thread):
         if not work:
             self._status(connection, _NOBODY)
         self.report(statuses)
+
+    def _dial(self) -> None:
+        """Hands dial anew for every job: a node that takes no new connection is no use to them."""
+        try:
+            dial(self.host, max(_DIAL_FLOOR_S, scaled(_ANSWER_S)))
+        except RemoteError as error:
+            self.silence_why = str(error)
+        else:
+            self._dialled_at = self.shift.awake.now()
+            self.silence_why = ""
 
     def _status(self, connection: Connection, name: str) -> dict[str, Any]:
         status, body = connection.shim("status", name, 0, [], deadline=_ANSWER_S)
@@ -120,13 +136,12 @@ class NodeWatch(threading.Thread):
     def _answered(self) -> None:
         self._answered_at = self.shift.awake.now()
         self._has_news = True
-        self.silence_why = ""
 
     def _failed(self, error: RemoteError) -> None:
         self.silence_why = str(error)
         self.link.drop()
-        if isinstance(error, HostKeyChanged):
-            self.shift.record_changed_key(self.host, error.offered, str(error))
+        if isinstance(error, HostKeyError):
+            self.shift.record_key(self.host, error)
 
     def _tend(self) -> None:
         """Start a reader for each stream that has none; forget those that ended."""

@@ -5,18 +5,22 @@ A row that somebody else moved to its end in the meantime is left alone. Signals
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from django.db import transaction
-from django.db.models import F, QuerySet
+from django.db.models import F
 from django.db.models.functions import Coalesce, Now
 
 from fleet.execution import signals, states
 from fleet.execution.models import Host, LogStream, Scrape, Subject
+from fleet.execution.results import subject_seen
+from fleet.execution.verdicts import AnswerLies, seen_in
 from fleet.execution.watch_lease import Fence
 from fleet.execution.watch_reach import OK
 from fleet.execution.watch_scrape import Scraped, token_counters
+
+logger = logging.getLogger(__name__)
 
 _OPEN = (states.SUBJECT_NEW, states.SUBJECT_LIVE, states.SUBJECT_UNKNOWN)
 _EXPLANATION_CAP = 500
@@ -45,15 +49,6 @@ def record_silence(fence: Fence, host_id: int, reach: str, misses: int, why: str
         signals.host_moved.send(sender=Host, host_id=host_id, reach=reach)
 
 
-def record_changed_key(fence: Fence, host_id: int, offered: str, why: str) -> None:
-    """A node offered another key than the pinned one: nothing connects until a person decides."""
-    rows = fence.guard(Host.objects.filter(pk=host_id).exclude(key_state=Host.Key.CHANGED))
-    if rows.update(
-        key_state=Host.Key.CHANGED, offered_key=offered, explanation=why[:_EXPLANATION_CAP]
-    ):
-        signals.host_moved.send(sender=Host, host_id=host_id, reach="")
-
-
 def record_boot(fence: Fence, host_id: int, boot_id: str) -> bool:
     """Note the boot id of a node; tell whether it was started again since the last one."""
     rows = fence.guard(Host.objects.filter(pk=host_id))
@@ -73,36 +68,31 @@ def record_statuses(fence: Fence, statuses: Mapping[int, dict[str, Any]]) -> Non
     rows.exclude(state=states.SUBJECT_LIVE).update(state=states.SUBJECT_LIVE, explanation="")
     rows.update(observed_at=Now())
     for pk, status in statuses.items():
-        if status["answer"] != "RUNNING":
+        if status["answer"] in ("DONE", "LOST"):
             _record_end(fence, pk, status)
+        elif status["answer"] == "ABSENT":
+            _record_absence(fence, pk)
 
 
-def _record_end(fence: Fence, subject_id: int, status: Mapping[str, Any]) -> None:
-    changes = _end_of(status)
-    if changes is None:
+def _record_end(fence: Fence, subject_id: int, status: dict[str, Any]) -> None:
+    try:
+        seen = seen_in(status)
+    except AnswerLies as error:
+        logger.warning("subject %s: the node's answer is not believed: %s", subject_id, error)
         return
-    rows: QuerySet[Subject] = fence.guard(
-        Subject.objects.filter(pk=subject_id, state__in=_OPEN).exclude(state=changes["state"])
-    )
-    with transaction.atomic():
-        moved = rows.update(observed_at=Now(), **changes)
-    if moved:
-        signals.subject_moved.send(sender=Subject, subject_id=subject_id, state=changes["state"])
+    fence.check()
+    subject_seen(subject_id, seen)
 
 
-def _end_of(status: Mapping[str, Any]) -> dict[str, Any] | None:
-    why = str(status.get("explanation", ""))[:_EXPLANATION_CAP]
-    match status["answer"]:
-        case "DONE":
-            return {"state": states.SUBJECT_DONE, "rc": status.get("rc"), "ended_at": Now()}
-        case "LOST":
-            return {"state": states.SUBJECT_LOST, "explanation": why, "ended_at": Now()}
-        case "ABSENT":
-            return {
-                "state": states.SUBJECT_UNKNOWN,
-                "explanation": "the node has no record of this subject; was its home emptied?",
-            }
-    return None
+def _record_absence(fence: Fence, subject_id: int) -> None:
+    rows = fence.guard(Subject.objects.filter(pk=subject_id, state=states.SUBJECT_LIVE))
+    if rows.update(
+        state=states.SUBJECT_UNKNOWN,
+        observed_at=Now(),
+        explanation="the node has no record of this subject; was its home emptied?",
+    ):
+        moved = {"subject_id": subject_id, "state": states.SUBJECT_UNKNOWN}
+        signals.subject_moved.send(sender=Subject, **moved)
 
 
 def record_complete(fence: Fence, stream_id: int) -> None:

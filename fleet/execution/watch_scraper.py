@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from fleet.execution import watch_record
 from fleet.execution.faults import scaled
 from fleet.execution.models import Scrape
-from fleet.execution.remote import RemoteError
+from fleet.execution.remote_errors import RemoteError
 from fleet.execution.watch_link import NotConnected
 from fleet.execution.watch_scrape import Scraped, judge_golden, judge_metrics
 

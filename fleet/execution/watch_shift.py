@@ -22,16 +22,19 @@ from fleet.execution.adopt import host_adopt
 from fleet.execution.faults import scaled
 from fleet.execution.models import Host, LogStream
 from fleet.execution.remote import Connection
+from fleet.execution.remote_errors import HostKeyError
+from fleet.execution.results import host_key_seen
 from fleet.execution.watch_adopt import read_list
 from fleet.execution.watch_capture import Capture, Classify, Redact
-from fleet.execution.watch_follow import Work
+from fleet.execution.watch_follow import Place, Work
 from fleet.execution.watch_frames import FrameSender
 from fleet.execution.watch_lease import RENEW_EVERY_S, Fence, LeaseLost
 from fleet.execution.watch_ledger import Ledger, drop_broken_connection
+from fleet.execution.watch_lines import splice_proof
 from fleet.execution.watch_node import NodeWatch
 from fleet.execution.watch_reach import OK, PERIOD_S, AwakeClock, count_misses, judge_reach
 from fleet.execution.watch_scraper import Scraper
-from fleet.execution.watch_store import Position, Superseded, last_line_ms, open_writer
+from fleet.execution.watch_store import Superseded, last_line_ms, open_writer
 
 logger = logging.getLogger(__name__)
 
@@ -195,16 +198,16 @@ class Shift:
         with self._guard:
             return list(self._captures.values())
 
-    def open_capture(self, work: Work) -> tuple[Capture, Position]:
+    def open_capture(self, work: Work) -> tuple[Capture, Place]:
         """Resume a stream from its rows; its lines flow to both stores until it is closed."""
-        capture, position = self.ledger.call(partial(self._open, work), _CALL_S)
+        capture, place = self.ledger.call(partial(self._open, work), _CALL_S)
         capture.on_lines = self._frames.wake
         capture.on_much = self._store_soon
         with self._guard:
             self._captures[work.stream_id] = capture
-        return capture, position
+        return capture, place
 
-    def _open(self, work: Work) -> tuple[Capture, Position]:
+    def _open(self, work: Work) -> tuple[Capture, Place]:
         self.fence.check()
         writer, texts = open_writer(work.stream_id, self.fence)
         row = LogStream.objects.only("last_line_at").get(pk=work.stream_id)
@@ -217,7 +220,7 @@ class Shift:
             redact=self.tools.redactor_of(texts),
             last_ms=last_line_ms(row.last_line_at),
         )
-        return capture, writer.position
+        return capture, Place(writer.position, splice_proof(texts[-1]) if texts else b"")
 
     def close_capture(self, capture: Capture) -> None:
         """Store what is left and stop the flow. Lines that could not be stored are read again later."""
@@ -243,9 +246,8 @@ class Shift:
     def record_statuses(self, statuses: Mapping[int, dict[str, Any]]) -> None:
         self.ledger.post(partial(watch_record.record_statuses, self.fence, dict(statuses)))
 
-    def record_changed_key(self, host: Host, offered: str, why: str) -> None:
-        job = partial(watch_record.record_changed_key, self.fence, host.pk, offered, why)
-        self.ledger.post(job)
+    def record_key(self, host: Host, error: HostKeyError) -> None:
+        self.ledger.post(partial(host_key_seen, host, error))
 
     def adopt(self, host: Host, connection: Connection) -> None:
         """Compare what the node lists with the rows; a failure of ours is tried again at the next scan."""

@@ -1,11 +1,32 @@
+import contextlib
+import os
+import signal
+import time
 from typing import Any
 
 import pytest
 
-from fleet.execution import streams
-from fleet.execution.models import Host, LogStream
+from fleet.execution import streams, wire
+from fleet.execution.models import Host, Lease, LogStream, Subject
 
 pytestmark = [pytest.mark.lab, pytest.mark.django_db(transaction=True)]
+
+# Numbered lines in bursts with rests, so that a kill meets every stage of their way.
+COUNT = "i=0; while [ $i -lt {lines} ]; do i=$((i+1)); echo n $i; [ $((i % 500)) -ne 0 ] || sleep 0.2; done"
+
+
+def _texts(subject: Subject | str = "") -> list[str]:
+    name = getattr(subject, "name", subject)
+    stream = LogStream.objects.get(subject__name=name) if name else LogStream.objects.get()
+    return [line.text for line in streams.lines_after(stream, 0, 10**7)]
+
+
+def _counted(lines: int) -> list[str]:
+    return [f"n {n}" for n in range(1, lines + 1)]
+
+
+def _is_complete() -> bool:
+    return LogStream.objects.get().is_complete
 
 
 def test_it_follows_a_subject_to_its_end_and_takes_its_exit_code(
@@ -17,7 +38,7 @@ def test_it_follows_a_subject_to_its_end_and_takes_its_exit_code(
     )
     subject = node.start("t-follow", ["sh", "-c", script])
     start_watch()
-    wait_until(lambda: LogStream.objects.get().is_complete, 60, "the stream to be complete")
+    wait_until(_is_complete, 60, "the stream to be complete")
     lines = streams.lines_after(LogStream.objects.get(), 0, 99)
     assert [line.text for line in lines] == [
         "line 1", "line 2", "line 3", "ERROR 11-29 10:00:00 [a.py:1] last", "tail",
@@ -31,3 +52,189 @@ def test_it_follows_a_subject_to_its_end_and_takes_its_exit_code(
     assert host.reach == "ok"
     assert host.boot_id
     assert host.seen_at
+
+
+def test_a_watch_killed_again_and_again_stores_every_line_once(
+    node: Any, start_watch: Any, wait_until: Any, redis_client: Any
+) -> None:
+    node.start("t-kill", ["sh", "-c", COUNT.format(lines=20_000)])
+    for stored in (1, 4000, 9000):
+        watch = start_watch()
+        wait_until(
+            lambda stored=stored: LogStream.objects.get().line_count >= stored, 60, "some lines"
+        )
+        watch.kill()
+        redis_client.flushall()
+    start_watch()
+    wait_until(_is_complete, 90, "the stream to be complete")
+    assert _texts() == _counted(20_000)
+
+
+def test_lines_survive_a_database_that_drops_every_connection(
+    node: Any, start_watch: Any, wait_until: Any
+) -> None:
+    from django.db import connection
+
+    node.start("t-database", ["sh", "-c", COUNT.format(lines=15_000)])
+    start_watch()
+    for stored in (1, 3000, 6000, 9000):
+        wait_until(
+            lambda stored=stored: LogStream.objects.get().line_count >= stored, 60, "some lines"
+        )
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+    wait_until(_is_complete, 90, "the stream to be complete")
+    assert _texts() == _counted(15_000)
+
+
+def test_a_second_watch_takes_over_with_a_higher_fence(
+    node: Any, start_watch: Any, wait_until: Any
+) -> None:
+    node.start("t-two", ["sh", "-c", COUNT.format(lines=30_000)])
+    first = start_watch()
+    wait_until(lambda: LogStream.objects.get().line_count, 60, "the first watch at work")
+    held = Lease.objects.get(name="watch")
+    second = start_watch()
+    wait_until(lambda: LogStream.objects.get().line_count > 3000, 60, "some lines")
+    assert Lease.objects.get(name="watch").fence == held.fence, "only one works"
+    first.kill()
+    taken = wait_until(
+        lambda: Lease.objects.filter(name="watch", fence__gt=held.fence).first(), 30, "a takeover"
+    )
+    assert taken.owner != held.owner
+    wait_until(_is_complete, 90, "the stream to be complete")
+    assert _texts() == _counted(30_000)
+    assert second.poll() is None
+
+
+def test_a_frozen_watch_judges_nothing_and_counts_nothing(
+    node: Any, start_watch: Any, wait_until: Any
+) -> None:
+    watch = start_watch()
+    wait_until(lambda: Host.objects.filter(reach="ok").count() == 2, 60, "both nodes")
+    os.kill(watch.pid, signal.SIGSTOP)
+    try:
+        seen_at = Host.objects.get(pk=node.host.pk).seen_at
+        time.sleep(8)  # longer than the (scaled) 60 s after which a silent node is unreachable
+        assert Host.objects.get(pk=node.host.pk).seen_at == seen_at, "ages grow"
+    finally:
+        os.kill(watch.pid, signal.SIGCONT)
+    worst: set[str] = set()
+
+    def is_fresh() -> bool:
+        hosts = list(Host.objects.all())
+        worst.update(host.reach for host in hosts)
+        return all(host.seen_at > seen_at for host in hosts)
+
+    wait_until(is_fresh, 30, "fresh answers")
+    assert worst == {"ok"}
+
+
+@pytest.mark.parametrize("fault_name", ["ssh.refused", "ssh.silent"])
+def test_a_node_that_takes_no_connection_becomes_unreachable_and_stops_no_other(
+    node: Any, hosts: list[Host], lab: Any, start_watch: Any, wait_until: Any, fault_name: str
+) -> None:
+    node.start("t-other", ["sh", "-c", COUNT.format(lines=3000) + "; sleep 600"])
+    other = hosts[1]
+    start_watch()
+    wait_until(lambda: Host.objects.filter(reach="ok").count() == 2, 60, "both nodes")
+    fault = lab.fault(other.name, fault_name)
+    wait_until(lambda: Host.objects.get(pk=other.pk).reach == "suspect", 60, "suspect")
+    wait_until(lambda: Host.objects.get(pk=other.pk).reach == "unreachable", 60, "unreachable")
+    found = Host.objects.get(pk=other.pk)
+    assert found.misses >= 12
+    assert found.missed_since
+    assert found.explanation
+    assert Host.objects.get(pk=node.host.pk).reach == "ok"
+    wait_until(lambda: LogStream.objects.get().line_count == 3000, 30, "the other node's lines")
+    lab.clear(other.name, fault)
+    wait_until(lambda: Host.objects.get(pk=other.pk).reach == "ok", 60, "reachable again")
+    found = Host.objects.get(pk=other.pk)
+    assert (found.misses, found.missed_since) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("filler", "said"),
+    [
+        ("", "the node's file was cut from 8 to "),
+        ("echo ten; echo six; echo more", "the node's file holds other text before byte 8 "),
+    ],
+)
+def test_another_file_in_its_place_starts_a_new_epoch_and_says_so(
+    node: Any, start_watch: Any, wait_until: Any, filler: str, said: str
+) -> None:
+    home = "$HOME/.flotilla/subjects/t-cut"
+    script = (
+        f"echo one; echo two; while [ ! -f {home}/go ]; do sleep 0.1; done; echo three; sleep 600"
+    )
+    subject = node.start("t-cut", ["sh", "-c", script])
+    watch = start_watch()
+    wait_until(lambda: LogStream.objects.get().line_count == 2, 60, "two lines")
+    watch.kill()
+    replace = f": > {home}/out; ({filler or ':'}) >> {home}/out; touch {home}/go"
+    node.call("start", "t-helper", wire.argument_lines(["sh", "-c", replace]))
+    start_watch()
+    wait_until(lambda: "three" in _texts(subject), 60, "lines of the new file")
+    texts = _texts(subject)
+    assert texts[:2] == ["one", "two"]
+    assert texts[2].startswith(said)
+    assert texts[3:] == (["ten", "six", "more", "three"] if filler else ["three"])
+    stream = LogStream.objects.get(subject=subject)
+    assert (stream.epoch, stream.node_epoch) == (1, 1)
+
+
+def test_a_subject_started_again_goes_on_in_the_same_stream(
+    node: Any, start_watch: Any, wait_until: Any
+) -> None:
+    subject = node.start("t-again", ["sh", "-c", "echo first; exit 3"])
+    wait_until(lambda: node.call("status", "t-again", [])["answer"] == "DONE", 30, "its end")
+    node.start("t-again", ["sh", "-c", "echo second; sleep 600"], epoch=2, is_new=False)
+    start_watch()
+    wait_until(lambda: len(_texts(subject)) >= 3, 60, "lines of both")
+    assert _texts(subject) == [
+        "first",
+        "the output goes on in a new file of the node (epoch 2)",
+        "second",
+    ]
+
+
+def test_node_output_that_is_hostile_is_stored_as_text(
+    node: Any, start_watch: Any, wait_until: Any
+) -> None:
+    script = (
+        r"printf 'nul\000here\n\377\376bad utf8\n'; printf '\033]52;c;aGk=\007clip\n';"
+        r"printf '<script>alert(1)</script>\n\342\200\256rlo\n'; printf ' 1%%\r 2%%\r 3%%\n';"
+        r"echo token=abcdefghijklmnop1234; printf 'Authorization: Bea'; sleep 0.4;"
+        r"printf 'rer eyJhbGciOiJIUzI1NiJ9xyz\n'; head -c 30000000 /dev/zero | tr '\0' x; echo; echo last"
+    )
+    node.start("t-hostile", ["sh", "-c", script])
+    watch = start_watch()
+    wait_until(_is_complete, 120, "the stream to be complete")
+    texts = _texts()
+    assert texts[:9] == [
+        "nul\u2400here",
+        "\ufffd\ufffdbad utf8",
+        "\x1b]52;c;aGk=\x07clip",
+        "<script>alert(1)</script>",
+        "\u202erlo",
+        " 1%",
+        " 2%",
+        " 3%",
+        "token=***1234",
+    ]
+    assert texts[9] == "Authorization: Bearer ***9xyz"
+    assert texts[10].endswith(f" [{30_000_000 - 16384} bytes of this line cut]")
+    assert texts[11:] == ["last"]
+    assert _rss_mib(watch.pid) < 250
+
+
+def _rss_mib(pid: int) -> float:
+    """Memory of a process in MiB, of its child when it is only a guard."""
+    with contextlib.suppress(FileNotFoundError), open(f"/proc/{pid}/status") as status:
+        for line in status:
+            if line.startswith("VmHWM"):
+                return int(line.split()[1]) / 1024
+    return 0.0

@@ -4,7 +4,14 @@ import tracemalloc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet.execution.watch_lines import LINE_CAP_BYTES, LineSplitter, RawLine, line_text
+from fleet.execution.watch_lines import (
+    LINE_CAP_BYTES,
+    LineSplitter,
+    RawLine,
+    line_text,
+    splice_fits,
+    splice_proof,
+)
 
 
 def _keep(text: str) -> str:
@@ -89,3 +96,14 @@ def test_nul_and_broken_utf8_become_visible_and_the_cut_keeps_whole_characters()
     text = line_text(RawLine(0, head[: LINE_CAP_BYTES + 512], len(head)), _keep)
     assert "\ufffd" not in text
     assert text.endswith(f"[{len(head) - LINE_CAP_BYTES} bytes of this line cut]")
+
+
+def test_a_resumed_reader_knows_the_file_by_its_last_stored_line() -> None:
+    proof = splice_proof("n 4711")
+    assert splice_fits(b"0\nn 4711\n", proof)
+    assert splice_fits(b"\nn 4711\r\n", proof)
+    assert not splice_fits(b"\nn 4712\n", proof)
+    assert not splice_fits(b"\nn 4711", proof)
+    for changed in ("token=***1234", "nul\u2400", "\ufffd", "xxx [9 bytes of this line cut]"):
+        assert splice_proof(changed) == b""
+    assert splice_fits(b"anything\n", b"")
