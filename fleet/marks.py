@@ -37,7 +37,7 @@ _LOOKS: dict[str, dict[str, tuple[str, str]]] = {
     "node": {
         "registered": (IDLE, "idle"),
         "probing": (RUN, "run"),
-        "acceptance": (RUN, "run"),
+        "acceptance": (HOLD, "hold"),
         "ready": (OK, "ok"),
         "quarantined": (CRIT, "crit"),
         "retired": (IDLE, "skip"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,6 +11,7 @@ from django.db.models import Q, QuerySet
 from fleet.models import TrailEntry, TrailSeal
 
 PAGE_ROWS = 100
+BLOCK_ROWS = 2000
 # A row that commits late may carry a lower id than the newest sealed one.
 LATE_IDS = 1000
 KINDS = ("all", "people", "auto", "refused")
@@ -67,9 +67,10 @@ def trail_page(wanted: TrailFilter, before: int | None) -> tuple[list[TrailEntry
     return found[:PAGE_ROWS], len(found) > PAGE_ROWS
 
 
-def trail_all(wanted: TrailFilter) -> Iterator[TrailEntry]:
-    """Stream every entry that passes, for an export."""
-    return trail_rows(wanted).iterator(chunk_size=2000)
+def trail_block(wanted: TrailFilter, before: int | None) -> list[TrailEntry]:
+    """Return the next block of an export: entries below a number, newest first; empty at the end."""
+    rows = trail_rows(wanted)
+    return list((rows.filter(pk__lt=before) if before is not None else rows)[:BLOCK_ROWS])
 
 
 def trail_choices() -> dict[str, list[str]]:

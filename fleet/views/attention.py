@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from fleet.marks import CRIT, IDLE, WARN, Mark
+from fleet.marks import CRIT, HOLD, IDLE, WARN, Mark
 from fleet.rules.message import said
 from fleet.selectors.control import ControlState
 from fleet.selectors.fleet import BROKEN, NodeRow, PoolSeen
@@ -133,6 +133,20 @@ def _links(rows: list[NodeRow]) -> tuple[Link, ...]:
     if len(rows) > NAMED:
         links.append(Link(_("Table"), reverse("fleet-table")))
     return tuple(links)
+
+
+def _waiting(rows: list[NodeRow]) -> Iterator[Item]:
+    found = [row for row in rows if row.state == "acceptance"]
+    if found:
+        title = ngettext(
+            "%(n)d node waits for acceptance", "%(n)d nodes wait for acceptance", len(found)
+        ) % {"n": len(found)}
+        yield Item(
+            Mark(HOLD, "hold", _("Waits for you")),
+            title,
+            _detail(found) or _("Probe it again; nothing is placed on it before."),
+            _links(found),
+        )
 
 
 def _unprobed(rows: list[NodeRow]) -> Iterator[Item]:

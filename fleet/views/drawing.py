@@ -185,7 +185,7 @@ def row_sign(row: NodeRow) -> Mark | None:
         (row.reach == "suspect", "reach", row.reach),
         (row.key_state == "unset", "key", row.key_state),
         ("attention" in healths, "gpu", "attention"),
-        (row.state == "probing", "node", row.state),
+        (row.state in {"probing", "acceptance"}, "node", row.state),
         (unit in CHANGING, "replica", unit),
     ):
         if is_so:
