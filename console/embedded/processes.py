@@ -138,7 +138,7 @@ def console_services(options: Options) -> list[Service]:
     ]
 
 
-def _console(name: str, function: Callable[[], object]) -> Service:
+def _console(name: str, function: Callable[[], None]) -> Service:
     return Service(name, function=function, wave=_CONSOLE_WAVE)
 
 

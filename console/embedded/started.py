@@ -65,7 +65,7 @@ class Program(Started):
 class Function(Started):
     """A child that runs a function after a fork. Only for a parent without threads."""
 
-    def __init__(self, name: str, function: Callable[[], object]):
+    def __init__(self, name: str, function: Callable[[], None]):
         if threading.active_count() > 1:
             raise RuntimeError("a fork was asked for while other threads run; start this earlier")
         self.output, writer = _pipe()
@@ -88,8 +88,8 @@ def _pipe() -> tuple[int, int]:
     return reader, writer
 
 
-def _run(name: str, function: Callable[[], object], writer: int, parent: int) -> None:
-    """Become a process like a freshly started one, then call the function; its result is the exit code."""
+def _run(name: str, function: Callable[[], None], writer: int, parent: int) -> None:
+    """Become a process like a freshly started one, then call the function."""
     os.setsid()
     signal.set_wakeup_fd(-1)
     for number in (*_STOP_SIGNALS, signal.SIGCHLD):
@@ -105,7 +105,7 @@ def _run(name: str, function: Callable[[], object], writer: int, parent: int) ->
     if os.getppid() != parent:
         return
     _show_title(f"flotilla: {name}")
-    sys.exit(function())
+    function()
 
 
 def _show_title(title: str) -> None:

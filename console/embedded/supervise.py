@@ -49,7 +49,7 @@ class Service:
 
     name: str
     argv: list[str] = field(default_factory=list)
-    function: Callable[[], object] | None = None  # runs in a fork instead of a program
+    function: Callable[[], None] | None = None  # runs in a fork instead of a program
     wave: int = 2
     stop_signal: int = signal.SIGTERM
     death_signal: int = signal.SIGKILL  # sent by the kernel when the supervisor is killed

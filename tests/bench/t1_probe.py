@@ -45,7 +45,7 @@ class Console:
         from django.core.management import call_command
 
         ground.database  # noqa: B018
-        call_command("seed", inventory=str(lab.directory / "inventory.json"), verbosity=0)
+        call_command("seed", inventory=str(lab.directory / "inventory.json"), stdout=sys.stderr)
         env = {"SSH_KEY_FILE": str(lab.key_path), "LAB": "1"}
         celery = [sys.executable, "-m", "celery", "-A", "console.celery"]
         ground.child([*celery, "worker", "-c", "2", "-l", "warning"], **env)
