@@ -40,6 +40,7 @@ def attention_items(
         *(_console(control) if control else ()),
         *_units(pools),
         *_nodes(rows),
+        *_waiting(rows),
         *_unprobed(rows),
     ]
 
