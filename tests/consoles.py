@@ -38,8 +38,9 @@ class RunningConsole:
         """A Celery worker with beat inside; from now on the test only looks."""
         schedule = Path(self.lab.directory) / f"beat-{len(self.conductors)}"
         words = ["worker", "--pool=prefork", "-c", "1", "--without-gossip", "--without-mingle"]
-        words += ["--beat", "--schedule", str(schedule), "--quiet"]
-        argv = [sys.executable, "-W", "ignore", "-m", "celery", "-A", "console.celery", *words]
+        words += ["--beat", "--schedule", str(schedule)]
+        argv = [sys.executable, "-W", "ignore", "-m", "celery", "--quiet", "-A", "console.celery"]
+        argv += words
         self.conductors.append(self._run(argv, **env))
         return self.conductors[-1]
 

@@ -277,7 +277,7 @@ def _hang(seen: Snapshot) -> str:
             why=golden.error,
         )
     since = golden.ok_at or seen.state_at
-    if _age(seen, since) <= limits.hang_s:
+    if _age(seen, since) <= limits.hang_s or _is_generating(seen):
         return ""
     return say(
         "The endpoint generates nothing: %(times)s golden probes without an answer, "
@@ -286,6 +286,12 @@ def _hang(seen: Snapshot) -> str:
         seconds=round(_age(seen, since)),
         stalled=_stalled(seen),
     )
+
+
+def _is_generating(seen: Snapshot) -> bool:
+    """Token counters that move prove a slow unit, not a dead one: it is left to serve."""
+    at = seen.golden.progress_at
+    return at is not None and _age(seen, at) <= seen.limits.hang_s
 
 
 def _stalled(seen: Snapshot) -> str:

@@ -12,6 +12,7 @@ from django.db.models import Q
 
 from fleet.execution.models import LogStream
 from fleet.execution.streams import StoredLine, chunk_lines, chunks_after, lines_after
+from fleet.readings.log_prefix import Layout
 from fleet.readings.vllm_log import Failure, PhaseReader, phase_rank
 from releases.models import Launch, LaunchPhase, LaunchPosition
 from releases.rules import launch as rules
@@ -53,7 +54,7 @@ def _read(place: LaunchPosition, stream: LogStream, *, only_errors: bool) -> Non
     else:
         lines = lines_after(stream, place.read_to_line, LINES_A_TICK)
         place.read_to_line = lines[-1].number if lines else place.read_to_line
-    reader = PhaseReader()
+    reader = PhaseReader(_layout(stream), phase=place.phase or None)
     for number, line in enumerate(lines):
         for opened in reader.feed(line.text):
             _advance(place, opened.phase, lines[number].at)
@@ -62,6 +63,10 @@ def _read(place: LaunchPosition, stream: LogStream, *, only_errors: bool) -> Non
     _note_failures(place.reader_state, reader.failures)
     _note_numbers(place.reader_state, reader)
     place.save(update_fields=["phase", "read_to_line", "reader_state"])
+
+
+def _layout(stream: LogStream) -> Layout | None:
+    return Layout(**stream.layout) if stream.layout else None
 
 
 def _lines_of_error_chunks(stream: LogStream, after: int) -> Iterator[StoredLine]:

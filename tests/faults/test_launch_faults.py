@@ -194,7 +194,7 @@ def test_a_refused_connection_of_a_ready_unit_ejects_nothing(console, ready_laun
     console.until(
         lambda: Host.objects.get(name="h100-002").reach == "unreachable", "it to be unreachable"
     )
-    assert state_of(ready_launch) == "ready"
+    assert state_of(ready_launch) == "ready", ready_launch.cause
     console.lab.clear("h100-002")
     console.until(lambda: Host.objects.get(name="h100-002").reach == "ok", "it to be back")
     assert state_of(ready_launch) == "ready"

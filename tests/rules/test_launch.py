@@ -143,8 +143,9 @@ def test_a_unit_that_answers_health_and_generates_nothing_is_taken_down():
         hang(ok_at=NOW - timedelta(seconds=30)),
         hang(tried_at=NOW - timedelta(seconds=60)),
         hang(tried_at=None),
+        hang(running=9, progress_at=NOW - timedelta(seconds=5)),
     ],
-    ids=["one miss", "answered lately", "probe itself is stale", "never probed"],
+    ids=["one miss", "answered lately", "probe is stale", "never probed", "tokens still come"],
 )
 def test_it_does_not_judge_a_hang_without_fresh_proof(golden):
     assert rules.decide(ready(golden)).to is None
