@@ -18,6 +18,7 @@ from fleet.execution.dispatch import command_dispatch
 from fleet.execution.faults import scaled
 from fleet.execution.models import Command, Host, Orphan, Subject
 from fleet.execution.results import subject_seen
+from fleet.execution.storable import storable_text
 from fleet.execution.verdicts import AnswerLies, Seen, seen_in
 
 # A subject that was started during the listing may be missing in it.
@@ -189,12 +190,12 @@ def orphans_record(host: Host, strays: Iterable[Stray], *, are_containers_known:
 def _stray(row: dict[str, Any], explanation: str) -> Stray:
     kept = ("answer", "pid", "fence", "epoch", "plan_sha", "boot_id")
     labels = {name: _text(row[name]) for name in kept if row.get(name) not in (None, "")}
-    return Stray(Orphan.Kind.SUBJECT, row["subject"][:120], explanation, labels)
+    return Stray(Orphan.Kind.SUBJECT, _text(row["subject"])[:120], explanation, labels)
 
 
 def _labels_of(box: dict[str, Any]) -> dict[str, str]:
     pairs = (part.partition("=") for part in str(box.get("Labels", ""))[:8192].split(","))
-    labels = {name[:TEXT_CAP]: _text(value) for name, _, value in pairs if name}
+    labels = {_text(name): _text(value) for name, _, value in pairs if name}
     return dict(list(labels.items())[:LABELS_CAP])
 
 
@@ -203,7 +204,7 @@ def _subject_of(box: dict[str, Any]) -> str:
 
 
 def _text(value: Any) -> str:
-    return str(value)[:TEXT_CAP].replace("\x00", "\N{REPLACEMENT CHARACTER}")
+    return storable_text(str(value), TEXT_CAP)
 
 
 def _tell_subject(subject_id: int) -> None:

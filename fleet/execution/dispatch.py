@@ -25,8 +25,8 @@ from fleet.execution.verbs import check_order
 logger = logging.getLogger(__name__)
 
 JOB = "fleet.execution.hands.carry_out"
-# A job may wait for one call and the connecting before it; then its horse is killed.
-JOB_MARGIN_S = 60
+# Connecting, and a stop with its grace and a docker that does not answer; then the horse is killed.
+JOB_MARGIN_S = 150
 SWEEP_LIMIT = 1024
 
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import django_rq
+from django.db import connections
 from rq import Worker
 from rq.serializers import JSONSerializer
 
@@ -35,6 +36,12 @@ class HandWorker(Worker):
         if os.getppid() != worker:
             os._exit(1)
         super().main_work_horse(job, queue)
+
+    def perform_job(self, *args: Any, **kwargs: Any) -> bool:
+        try:
+            return bool(super().perform_job(*args, **kwargs))
+        finally:
+            connections.close_all()  # the horse ends by os._exit, which says goodbye to nobody
 
 
 def carry_out(ids: Sequence[int]) -> int:

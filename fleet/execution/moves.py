@@ -19,6 +19,7 @@ from fleet.execution import states
 from fleet.execution.faults import scaled
 from fleet.execution.models import Command
 from fleet.execution.signals import command_settled
+from fleet.execution.storable import storable_json, storable_text
 
 LEASE_S = 30.0
 QUEUED_STALE_S = 15.0
@@ -154,8 +155,8 @@ def commands_settle(settlements: Sequence[Settlement]) -> set[int]:
             "id": one.id,
             "fence": one.fence,
             "state": one.state,
-            "explanation": _storable(one.explanation)[:EXPLANATION_CAP],
-            "answer": one.answer and json.loads(_storable(json.dumps(one.answer))),
+            "explanation": storable_text(one.explanation, EXPLANATION_CAP),
+            "answer": storable_json(one.answer),
             "due_in": one.due_in_s,
         }
         for one in settlements
@@ -227,12 +228,6 @@ def commands_take_due(longer_wait: Sequence[str], limit: int) -> list[tuple[int,
 def last_fence() -> int:
     """Return the highest fence ever given; a node that shows a higher one does not tell the truth."""
     return _fetch("SELECT last_value FROM execution_fence")[0][0]
-
-
-def _storable(text: str) -> str:
-    # Postgres stores no NUL, and a lone surrogate is not text.
-    text = text.replace("\x00", "\N{REPLACEMENT CHARACTER}").replace("\\u0000", "\\ufffd")
-    return text.encode("utf-8", "replace").decode()
 
 
 def _tell_on_commit(moved: Sequence[tuple[int, str]]) -> None:

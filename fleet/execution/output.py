@@ -12,6 +12,7 @@ from typing import Any
 import zstandard
 
 from fleet.execution.models import Command, CommandOutput
+from fleet.execution.storable import storable_text
 
 UNPACKED_CAP_BYTES = 256 * 1024 * 1024
 
@@ -65,7 +66,7 @@ def _head(section: Section) -> dict[str, Any]:
         "rc": section.rc,
         "ms": section.ms,
         "truncated": section.truncated,
-        "error": section.error,
+        "error": storable_text(section.error, 500),
         "sha256": section.sha256,
         "bytes": len(section.body),
     }

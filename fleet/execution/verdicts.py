@@ -6,12 +6,14 @@ shape it decides nothing, and the command says so.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from fleet.execution import states
 from fleet.execution.output import Section
+from fleet.execution.storable import storable_text
 
 ANSWERS = {
     "probe": {"PROBE"},
@@ -20,8 +22,11 @@ ANSWERS = {
     "status": {"RUNNING", "DONE", "LOST", "ABSENT", "FENCED"},
     "stop": {"GONE", "ALIVE", "UNCONFIRMED", "ABSENT", "FENCED", "BUSY"},
 }
+# Other hands go on claiming while a batch is on its way.
+FENCES_MEANWHILE = 10_000
 _EVERYWHERE = {"ERROR", "REFUSED"}
 _KEPT_CHARACTERS = 2000
+_BOOT_ID = re.compile(r"[0-9a-f-]{0,40}")
 
 
 class AnswerLies(Exception):
@@ -66,7 +71,7 @@ def check_answer(
     if answer.get("subject") != subject:
         raise AnswerLies(f"answered for {_short(answer.get('subject'))}, asked was {subject}")
     found = _whole(answer, "fence", default=0)
-    if found > last_fence:
+    if found > last_fence + FENCES_MEANWHILE:
         raise AnswerLies(f"shows fence {found}, but the last one given is {last_fence}")
     if verb in ("start", "stop") and word not in ("FENCED", "BUSY") and found != fence:
         raise AnswerLies(f"acted under fence {found}, asked was {fence}")
@@ -77,8 +82,9 @@ def _check_facts(answer: dict[str, Any], word: str) -> None:
     for name, high in (("pid", 2**31), ("start_ticks", 2**62), ("rc", 255), ("epoch", 2**31)):
         if _whole(answer, name, default=0) > high:
             raise AnswerLies(f"{name} is {_short(answer[name])}")
-    if not isinstance(answer.get("boot_id", ""), str) or len(answer.get("boot_id", "")) > 40:
-        raise AnswerLies(f"boot_id is {_short(answer['boot_id'])}")
+    boot_id = answer.get("boot_id") or ""
+    if not isinstance(boot_id, str) or not _BOOT_ID.fullmatch(boot_id):
+        raise AnswerLies(f"boot_id is {_short(boot_id)}")
     if word in ("STARTED", "ADOPTED", "RUNNING") and not answer.get("pid"):
         raise AnswerLies(f"answered {word} without a process")
     if word == "DONE" and answer.get("rc") is None:
@@ -150,7 +156,7 @@ def _seen(state: str, answer: dict[str, Any], explanation: str = "") -> Seen:
 
 
 def _why(answer: dict[str, Any]) -> str:
-    return str(answer.get("explanation") or "")[:_KEPT_CHARACTERS]
+    return storable_text(str(answer.get("explanation") or ""), _KEPT_CHARACTERS)
 
 
 def _whole(answer: dict[str, Any], name: str, *, default: int) -> int:
