@@ -16,6 +16,7 @@ from console.embedded.child import child_argv
 
 MARK = "FLOTILLA_TESTS"
 _READY_WITHIN_S = 120.0
+_PREFIX = "flotilla-test-"
 
 
 class TestServices:
@@ -107,11 +108,21 @@ class TestServices:
 
 def _make_directory() -> Path:
     """A short path, because sockets live below it; walkable for the database's user under root."""
-    directory = Path(tempfile.mkdtemp(prefix="flotilla-test-"))
+    _sweep_stale_directories()
+    directory = Path(tempfile.mkdtemp(prefix=_PREFIX))
     if os.geteuid() == 0:
         directory.chmod(0o711)
+    (directory / "owner").write_text(str(os.getpid()))
     (directory / "static").mkdir()  # STATIC_ROOT; the web process warns when it is absent
     return directory
+
+
+def _sweep_stale_directories() -> None:
+    """Remove what runs left that were killed before they could; a reused pid only delays it."""
+    for note in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/owner"):
+        owner = note.read_text()
+        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
+            shutil.rmtree(note.parent, ignore_errors=True)
 
 
 _session: TestServices | None = None

@@ -1,7 +1,12 @@
 """The servers of a test run really answer, with the settings that the tests load."""
 
+import tempfile
+from pathlib import Path
+
 import pytest
 from django.db import connection
+
+from tests import services
 
 
 @pytest.mark.django_db
@@ -20,3 +25,12 @@ def test_a_child_sees_the_test_database(run_child, child_env):
     child = run_child(["sh", "-c", 'echo "$DATABASE_URL"'])
     assert child.wait(timeout=20) == 0
     assert child.log.strip().rpartition("/")[2].startswith("test_")
+
+
+def test_a_killed_run_is_swept_by_the_next_one(run_child):
+    gone = run_child(["true"])
+    gone.wait(timeout=20)
+    stale = Path(tempfile.mkdtemp(prefix="flotilla-test-"))
+    (stale / "owner").write_text(str(gone.pid))
+    services.TestServices().remove()
+    assert not stale.exists()

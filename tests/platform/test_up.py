@@ -186,3 +186,12 @@ def test_a_killed_supervisor_leaves_nothing(up):
         timeout_s=STOP_WITHIN_S,
         what="all processes to vanish",
     )
+
+
+def test_given_servers_are_used_instead_of_own_ones(up, servers):
+    own = {name: os.environ[name] for name in ("DATABASE_URL", "REDIS_URL")}
+    up.env |= {**own, "LAB_NODES": "0"}
+    up.start()
+    assert {name: up.note()["env"][name] for name in own} == own
+    commands = [command_of(pid) for pid in leftovers.find_marked(up.marks())]
+    assert not [command for command in commands if "postgres" in command or "valkey" in command]
