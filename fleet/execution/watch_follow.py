@@ -71,6 +71,7 @@ class Follower(threading.Thread):
         self._node = node
         self._stopping = threading.Event()
         self._body: Body | None = None
+        self._has_moved = False  # to another file of the subject: read it at once
 
     def stop(self) -> None:
         self._stopping.set()
@@ -93,6 +94,9 @@ class Follower(threading.Thread):
                 Exception
             ) as error:  # of the database, mostly: the next attempt starts from the rows
                 logger.warning("log of %s: %s: %s", self.work.name, type(error).__name__, error)
+            if self._has_moved:
+                self._has_moved = False
+                continue
             self._stopping.wait(scaled(pause_s))
             pause_s = min(pause_s * 2, _PAUSE_LONGEST_S)
 
@@ -105,7 +109,7 @@ class Follower(threading.Thread):
                 is_there = self._read(connection, capture, place, follows=has_slot)
             if self._stopping.is_set():
                 return False
-            is_complete = self._finish(connection, capture, is_there)
+            is_complete = self._finish(connection, capture, place, is_there)
             if not has_slot and not is_complete:
                 self._stopping.wait(scaled(_POLL_S))
             return is_complete
@@ -116,9 +120,11 @@ class Follower(threading.Thread):
         self, connection: Connection, capture: Capture, place: Place, *, follows: bool
     ) -> bool:
         """Feed the capture with the node's file up to its end; False when there is no such file."""
-        lines = [f";offset {place.read_from}", f";follow {int(follows)}"]
-        if place.position.line_count:
-            lines.append(f";epoch {place.position.node_epoch}")
+        lines = [
+            f";epoch {place.position.node_epoch}",
+            f";offset {place.read_from}",
+            f";follow {int(follows)}",
+        ]
         answer, body = connection.shim(
             "logs", self.work.name, 0, lines, deadline=ANSWER_S, stdin_open=True
         )
@@ -143,8 +149,6 @@ class Follower(threading.Thread):
             raise ShimRefused(f"{self.work.name}: expected LOGS, the node answered {why}")
         epoch, size = int(answer.get("epoch") or 0), int(answer.get("size") or 0)
         offset = place.position.end_offset
-        if not place.position.line_count:
-            capture.adopt_epoch(epoch)
         if size < offset:
             note = _WAS_CUT.format(offset=offset, size=size)
         elif not self._fits(body, offset - place.read_from, place.proof):
@@ -157,19 +161,19 @@ class Follower(threading.Thread):
     def _fits(self, body: Body, size: int, proof: bytes) -> bool:
         return not size or splice_fits(body.read_exact(size), proof)
 
-    def _finish(self, connection: Connection, capture: Capture, is_there: bool) -> bool:
+    def _finish(
+        self, connection: Connection, capture: Capture, place: Place, is_there: bool
+    ) -> bool:
         """The file gave no more: ask why, and close the stream when its subject has ended."""
         status, body = connection.shim("status", self.work.name, 0, [], deadline=ANSWER_S)
         body.close()
         self._node.report({self.work.subject_id: status})
-        if status["answer"] == "RUNNING" or (status["answer"] == "ABSENT" and self.work.is_open):
-            return False
+        is_absent = status["answer"] == "ABSENT"
         epoch = int(status.get("epoch") or 0)
-        if status["answer"] != "ABSENT" and epoch != capture.node_epoch:
-            capture.finish()
-            note = _CONTINUES if is_there else _IS_GONE
-            level = "I" if is_there else "W"
-            self._turn_to(capture, epoch, note.format(epoch=epoch), level=level)
+        if not is_absent and epoch != place.position.node_epoch:
+            self._next_file(capture, place, epoch, is_there)
+            return False
+        if status["answer"] == "RUNNING" or (is_absent and self.work.is_open):
             return False
         if is_there and int(status.get("out_bytes") or 0) > capture.read_offset:
             return False
@@ -177,6 +181,20 @@ class Follower(threading.Thread):
         self._node.shift.store_now(capture)
         self._node.shift.complete(self.work.stream_id)
         return True
+
+    def _next_file(self, capture: Capture, place: Place, current: int, is_there: bool) -> None:
+        """The subject was started again: read its files one after the other, up to the current one."""
+        self._has_moved = True
+        known = place.position.node_epoch
+        epoch = known + 1 if current > known else current
+        if is_there:
+            capture.finish()
+            self._turn_to(capture, epoch, _CONTINUES.format(epoch=epoch), level="I")
+        elif place.position.end_offset:
+            self._turn_to(capture, epoch, _IS_GONE.format(epoch=known), level="W")
+        else:  # nothing of it was ever seen, so nothing is missing
+            capture.adopt_epoch(epoch)
+            self._node.shift.store_now(capture)
 
     def _turn_to(self, capture: Capture, epoch: int, note: str, *, level: str) -> None:
         """Go on with another file: first everything of this one, then the line that says so."""
