@@ -4,6 +4,7 @@ The addresses are chosen when the settings load; the servers start with the firs
 """
 
 import atexit
+import contextlib
 import os
 import secrets
 import shutil
@@ -101,6 +102,8 @@ class TestServices:
         return left
 
     def remove(self) -> None:
+        for holder in self._held:
+            holder.close()
         for name in ("postgres", "valkey"):  # may be links to folders in /var/tmp
             shutil.rmtree((self.directory / name).resolve(), ignore_errors=True)
         shutil.rmtree(self.directory, ignore_errors=True)
@@ -120,9 +123,10 @@ def _make_directory() -> Path:
 def _sweep_stale_directories() -> None:
     """Remove what runs left that were killed before they could; a reused pid only delays it."""
     for note in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/owner"):
-        owner = note.read_text()
-        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
-            shutil.rmtree(note.parent, ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):  # a parallel run swept it first
+            owner = note.read_text()
+            if owner.isdigit() and not Path(f"/proc/{owner}").exists():
+                shutil.rmtree(note.parent, ignore_errors=True)
 
 
 _session: TestServices | None = None
