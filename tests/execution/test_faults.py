@@ -289,7 +289,8 @@ class TestManyAtOnce:
     def test_two_hands_start_24_subjects_that_last_a_minute(self, make_sshd, hand, extra_hand):
         sshds = [make_sshd() for _ in range(6)]
         extra_hand()
-        names = [(sshd.host(), f"s{n}-{k}") for n, sshd in enumerate(sshds) for k in range(4)]
+        hosts = [sshd.host() for sshd in sshds]
+        names = [(host, f"s{n}-{k}") for n, host in enumerate(hosts) for k in range(4)]
         with transaction.atomic():  # one job; a real wave is committed at once too
             commands = [order_start(host, [*COUNTED, name], name) for host, name in names]
         commands = settle(*commands)

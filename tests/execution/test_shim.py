@@ -73,12 +73,14 @@ class TestStart:
     @pytest.mark.parametrize("code", [0, 1, 7, 127, 255])
     def test_it_keeps_the_exit_code_of_a_command_that_lasts_a_millisecond(self, node, code):
         assert node.start("s1", 1, ["sh", "-c", f"exit {code}"])["answer"] == "STARTED"
+        wait_until(lambda: node.status("s1")["answer"] == "DONE", what="end")
         answer = node.status("s1")
         assert (answer["answer"], answer["rc"]) == ("DONE", code)
         assert node.start("s1", 2, ["false"])["answer"] == "DONE"
 
     def test_a_missing_program_ends_with_127_and_says_so_in_its_output(self, node: LocalNode):
         node.start("s1", 1, ["no-such-program"])
+        wait_until(lambda: node.status("s1")["answer"] == "DONE", what="end")
         assert node.status("s1")["rc"] == 127
         assert b"no-such-program" in node.out("s1")
 
@@ -138,6 +140,7 @@ class TestIdentity:
         bystander = subprocess.Popen(["sleep", "100"])
         try:
             node.start("s1", 1, ["true"])
+            wait_until(lambda: node.status("s1")["answer"] == "DONE", what="end")
             boot = node.status("s1")["boot_id"]
             node.file("s1", "rc").unlink()
             ident = f"{bystander.pid} 1 {boot} {bystander.pid} 1\n"
