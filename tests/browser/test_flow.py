@@ -1,0 +1,119 @@
+"""What a new user does first, in a real browser over a real console: probe, launch, follow, break, stop."""
+
+import pytest
+
+from fleet.lab import containers
+from tests.browser.web import chromium_path, open_browser, sign_in, web_server
+from tests.flows.conftest import bare_console
+from tests.waiting import wait_until
+
+__all__ = ["bare_console"]
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.lab,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.skipif(chromium_path() is None, reason="no chromium; run `make install` as root"),
+]
+
+UNIT = "glm52-r1"
+READY_MS = 120_000
+# Number of the newest line of the first node that the page shows.
+NEWEST_LINE = "Math.max(...Array.from(document.querySelectorAll('.ln[id^=L0]'), e => +e.dataset.n))"
+
+
+@pytest.fixture
+def real_passwords(settings) -> None:
+    """Hash as the web process will check; the tests' own hasher is a quick one it does not know."""
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.Argon2PasswordHasher"]
+
+
+@pytest.fixture
+def whole_console(real_passwords, bare_console, tmp_path, child_env):
+    """Web, two hands, the watch and a conductor over two nodes; yields the web address too."""
+    bare_console.start_hand()
+    bare_console.start_hand()
+    bare_console.start_conductor()
+    with web_server(tmp_path, **{**child_env, "TIME_SCALE": "10"}) as base:
+        yield bare_console, base
+
+
+@pytest.mark.parametrize("language", ["en", "zh-hans"])
+def test_probe_launch_follow_break_and_stop_by_clicks(whole_console, language):
+    console, base = whole_console
+    with open_browser() as browser:
+        page = browser.new_page(viewport={"width": 1440, "height": 900})
+        troubles: list[str] = []
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("console", lambda m: troubles.append(m.text) if m.type == "error" else None)
+        sign_in(page, base, "ana")
+        speak(page, language)
+        probe_all(page, base)
+        launch(page, base)
+        follow(page, base)
+        kill_a_rank(console, page, base)
+        launch(page, base)
+        stop(console, page, base)
+        assert troubles == []
+
+
+def speak(page, language: str) -> None:
+    if page.locator("html").get_attribute("lang") != language:
+        page.click('form[action="/language/"] button')
+    assert page.locator("html").get_attribute("lang") == language
+
+
+def probe_all(page, base: str) -> None:
+    """The map fills in place: no reload, the doorbell brings the new rows."""
+    page.goto(f"{base}/fleet/")
+    page.click('form[action="/probes/"] button')
+    page.goto(f"{base}/nodes/h100-001/")
+    page.get_by_text("NV18").first.wait_for(timeout=READY_MS)
+
+
+def launch(page, base: str) -> None:
+    page.goto(f"{base}/replicas/{UNIT}/launch/")
+    assert page.get_by_text("--node-rank").count(), "the exact command of each node is shown"
+    wait_until_enabled(page)
+    page.click("button.primary")
+    page.wait_for_url(f"{base}/replicas/{UNIT}/gen/*/launch/")
+    page.locator(".phead .st.ok, .phead .chip.ok").first.wait_for(timeout=READY_MS)
+
+
+def wait_until_enabled(page) -> None:
+    """A unit that was just taken down may be launched again only when that is proved."""
+
+    def is_enabled() -> bool:
+        page.reload()
+        return page.locator("button.primary").is_enabled()
+
+    wait_until(is_enabled, 90, "the launch button")
+
+
+def follow(page, base: str) -> None:
+    """The log page shows every rank's lines and goes on by itself."""
+    page.goto(f"{base}/replicas/{UNIT}/gen/1/log/")
+    page.get_by_text("Application startup complete").first.wait_for(timeout=READY_MS)
+    newest = page.evaluate(NEWEST_LINE)
+    page.wait_for_function(f"before => ({NEWEST_LINE}) > before", arg=newest, timeout=READY_MS)
+
+
+def kill_a_rank(console, page, base: str) -> None:
+    page.goto(f"{base}/replicas/{UNIT}/gen/1/launch/")
+    console.lab.fault("h100-002", "rank.kill", gpu=3)
+    page.locator(".phead .st.crit, .phead .chip.crit").first.wait_for(timeout=READY_MS)
+    console.lab.clear("h100-002")
+    wait_until(lambda: not running_engines(console), 60, "every rank to be gone")
+
+
+def stop(console, page, base: str) -> None:
+    """Ending a unit needs its name and a reason; nothing else ends it."""
+    page.goto(f"{base}/replicas/{UNIT}/gen/2/launch/")
+    page.fill("#end-reason", "end of the shift")
+    page.fill("#end-confirm", UNIT)
+    page.click(f'form[data-typed="{UNIT}"] button')
+    wait_until(lambda: not running_engines(console), 60, "every rank to be gone")
+
+
+def running_engines(console) -> int:
+    return sum(len(containers.running(host.directory)) for host in console.lab.hosts())
