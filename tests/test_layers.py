@@ -101,11 +101,15 @@ def modules() -> tuple[Module, ...]:
     return tuple(found)
 
 
+@cache
+def imports() -> tuple[tuple[Module, int, str], ...]:
+    return tuple((module, line, name) for module in modules() for line, name in module.imports())
+
+
 def faults_of_imports(forbidden) -> list[str]:
     return [
         f"{module.path}:{line}: imports {name}"
-        for module in modules()
-        for line, name in module.imports()
+        for module, line, name in imports()
         if forbidden(module, name)
     ]
 
