@@ -1,8 +1,9 @@
-"""`manage.py up`: the whole console on this machine, in the foreground. `make up` calls the same program directly."""
+"""`manage.py up`: the whole console on this machine, in the foreground. `make up` runs the same program directly."""
 
 import os
 import sys
 
+from django.conf import settings
 from django.core.management.base import BaseCommand
 
 
@@ -11,5 +12,7 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def handle(self, *args: object, **options: object) -> None:
-        # Becomes the supervisor instead of calling it: that one needs no Django and stays small.
+        # Becomes the supervisor instead of calling it: that one must have no thread and no connection.
+        os.environ["STATE_DIR"] = str(settings.STATE_DIR)
+        os.chdir(settings.BASE_DIR)
         os.execv(sys.executable, [sys.executable, "-m", "console.embedded.run_all"])
