@@ -259,7 +259,7 @@ def _spare_card(pool: PoolSeen, rows: list[NodeRow]) -> PoolCard:
     if unready:
         facts.append((_("not ready"), str(unready)))
     return PoolCard(
-        pool.slug, pool.name, pool.tone, sum(row.gpu_count for row in spares), len(free), len(spares), True,
+        pool.slug, _("Spare"), pool.tone, sum(row.gpu_count for row in spares), len(free), len(spares), True,
         "", 1, segments, facts,
         _("%(free)d of %(total)d free") % {"free": len(free), "total": len(spares)},
     )  # fmt: skip

@@ -105,9 +105,7 @@ def draw() -> None:
     trail()
     later = timezone.now() + timedelta(hours=1)  # nothing ticks here, and no page should say so
     Tick.objects.create(name="fleet", at=later)
-    Lease.objects.create(
-        name="watch", owner="watch-1", until=later, fence=1, beaten_at=later
-    )
+    Lease.objects.create(name="watch", owner="watch-1", until=later, fence=1, beaten_at=later)
 
 
 def people() -> None:
@@ -242,7 +240,10 @@ def probe(node: Node, verdict: str) -> None:
         state="succeeded",
         settled_at=ago,
     )
-    body = b"GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)\n\x1b]52;c;aGVsbG8=\x07<script>alert(1)</script> \xe2\x80\xaetxt\n"
+    body = (
+        b"GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)\n"
+        b"\x1b]52;c;aGVsbG8=\x07<script>alert(1)</script> \xe2\x80\xaetxt\n"
+    )
     sections_pack(command.pk, [Section("gpu-list", rc=0, ms=41, body=body)]).save()
     is_bad = verdict == "fail"
     NodeProbe.objects.create(

@@ -59,7 +59,7 @@ def test_probe_launch_follow_break_and_stop_by_clicks(whole_console, language):
 
 def speak(page, language: str) -> None:
     if page.locator("html").get_attribute("lang") != language:
-        page.click('form[action="/language/"] button')
+        page.click(f'.statusbar button[value="{language}"]')
     assert page.locator("html").get_attribute("lang") == language
 
 

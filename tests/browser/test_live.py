@@ -1,0 +1,84 @@
+"""Live behaviour: what changed is put in place, nothing that is in use moves, and the page says how fresh it is."""
+
+from tests.waiting import wait_until
+
+SUSPECT = "Host.objects.filter(name='{}').update(reach='suspect')"
+WELL = "Host.objects.filter(name='{}').update(reach='ok')"
+
+
+def is_live(page) -> bool:
+    return page.locator("[data-socket=live]").is_visible()
+
+
+def tone_of(page, name: str) -> str:
+    return page.locator(f"#s-{name}").get_attribute("data-state")
+
+
+def test_a_changed_state_flashes_its_cell_and_leaves_the_others(open_page, change):
+    page = open_page("/fleet/")
+    page.mouse.move(5, 5)
+    wait_until(lambda: is_live(page), what="the socket")
+    page.evaluate("document.getElementById('n-gpu006').dataset.kept = 'yes'")
+    change(SUSPECT.format("gpu005"), "fleet")
+    wait_until(lambda: tone_of(page, "gpu005") == "suspect", what="the new state")
+    assert "flash" in page.locator("#s-gpu005").get_attribute("class")
+    assert page.locator("#n-gpu006").get_attribute("data-kept") == "yes"
+    assert "gpu005" in page.locator("#said").inner_text()
+    change(WELL.format("gpu005"), "fleet")
+    wait_until(lambda: tone_of(page, "gpu005") == "none", what="the old state")
+    assert page.complaints == []
+
+
+def test_nothing_moves_under_the_pointer_and_it_comes_when_the_pointer_leaves(open_page, change):
+    page = open_page("/fleet/")
+    page.hover("#n-gpu010")
+    wait_until(lambda: is_live(page), what="the socket")
+    change(SUSPECT.format("gpu010"), "fleet")
+    wait_until(lambda: page.locator("[data-waits]").is_visible(), what="the note that it waits")
+    assert tone_of(page, "gpu010") == "none"
+    page.mouse.move(5, 5)
+    wait_until(lambda: tone_of(page, "gpu010") == "suspect", what="the held change")
+    assert not page.locator("[data-waits]").is_visible()
+    change(WELL.format("gpu010"), "fleet")
+
+
+def test_typed_text_survives_a_refetch(open_page, change):
+    page = open_page("/nodes/gpu003/")
+    wait_until(lambda: is_live(page), what="the socket")
+    page.click("#holds details.form > summary")
+    page.fill("#hold-reason", "half a sentence")
+    page.mouse.move(5, 5)
+    change("Node.objects.filter(host__name='gpu003').update(explanation='moved on')", "node-gpu003")
+    wait_until(lambda: "moved on" in page.locator("#node-head").inner_text(), what="the new head")
+    assert page.input_value("#hold-reason") == "half a sentence"
+
+
+def test_it_says_reconnecting_then_polls_and_stays_true(open_page, change):
+    page = open_page("/audit/")
+    page.route_web_socket("**/ws/page/**", lambda socket: socket.close())
+    page.goto("/fleet/")
+    page.mouse.move(5, 5)
+    wait_until(lambda: page.locator("[data-socket=reconnecting]").is_visible(), what="Reconnecting")
+    change(SUSPECT.format("gpu012"), "nobody-listens")
+    wait_until(lambda: page.locator("[data-socket=polling]").is_visible(), 30, "Polling")
+    wait_until(lambda: tone_of(page, "gpu012") == "suspect", 30, "the polled change")
+    change(WELL.format("gpu012"), "fleet")
+
+
+def test_ages_tick_by_themselves(open_page):
+    page = open_page("/nodes/gpu002/")
+    age = page.locator("#gpus [data-age]")
+    before = age.inner_text()
+    wait_until(lambda: age.inner_text() != before, 70, "the age to grow")
+
+
+def test_colours_change_in_place_without_a_request(open_page):
+    page = open_page("/fleet/")
+    page.wait_for_load_state("networkidle")
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.click("text=SM clock")
+    assert page.locator("#mapp.by-clock").count() == 1
+    assert page.locator(".leg-clock").is_visible()
+    assert asked == []
+    assert "color=clock" in page.url
