@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Iterable
 from typing import Any
 
 from fleet.execution.log_format import Line, LineFacts
-from fleet.execution.models import LogStream, Subject
+from fleet.execution.models import Lease, LogStream, Subject
 from fleet.execution.watch_lease import Fence, lease_claim
 from fleet.execution.watch_store import open_writer
-from fleet.models import Pool
 from releases.models import Launch, LaunchPosition, Release
 from tests import factories
 
@@ -19,9 +19,11 @@ PREFIX = "node01:4003:4107 [3] NCCL INFO"
 
 def make_launch(nodes: int = 2, name: str = "glm52-r1", *, state: str = "ready") -> Launch:
     """A launch on `nodes` nodes with 8 ranks each, whose subjects are live."""
-    replica = factories.make_replica(name, nodes=factories.make_nodes(nodes), generation=1)
+    hosts = [factories.make_node(f"{name}-{n:03d}") for n in range(1, nodes + 1)]
+    replica = factories.make_replica(name, nodes=hosts, generation=1)
+    sha = hashlib.sha256(name.encode()).hexdigest()
     release = Release.objects.create(
-        pool=Pool.objects.get(slug="glm52"), title="t", content={}, content_sha256="c" * 64
+        pool=replica.pool, title="rehearsal", content={}, content_sha256=sha
     )
     launch = Launch.objects.create(
         replica=replica, release=release, generation=1, plan={}, plan_sha256="p" * 64, state=state
@@ -45,6 +47,7 @@ def stream_of(launch: Launch, position: int) -> LogStream:
 
 def hold_lease() -> Fence:
     """Be the watch of this test."""
+    Lease.objects.filter(name="watch").delete()
     fence = lease_claim("test")
     assert fence is not None
     return fence
