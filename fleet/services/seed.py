@@ -151,9 +151,7 @@ def _retire_missing(names: set[str], actor: Actor) -> None:
 
 def _bring_back(names: set[str], actor: Actor) -> None:
     back = list(Node.objects.filter(origin="lab", state=Node.State.RETIRED, host__name__in=names))
-    _set_state(
-        back, "registered", say("Back in the lab; never probed since."), actor
-    )
+    _set_state(back, "registered", say("Back in the lab; never probed since."), actor)
 
 
 def _set_state(nodes: list[Node], state: str, explanation: str, actor: Actor) -> None:

@@ -5,7 +5,13 @@ from fleet.rules.log_filter import LogFilter, parse_filter
 
 @pytest.mark.parametrize(
     "query",
-    ["", "level=warn", "level=error&rank=8%2C11&sub=COLL%2CNET&q=made+no+progress", "rank=3%2C-", "q=%2Fa.%2Bb%2F"],
+    [
+        "",
+        "level=warn",
+        "level=error&rank=8%2C11&sub=COLL%2CNET&q=made+no+progress",
+        "rank=3%2C-",
+        "q=%2Fa.%2Bb%2F",
+    ],
 )
 def test_the_address_carries_the_filter_both_ways(query: str) -> None:
     from urllib.parse import parse_qsl

@@ -27,7 +27,9 @@ def test_it_reads_both_ways_of_numbering_a_collective() -> None:
     found = parse_collective(coll)
     assert found is not None
     assert (found.op, found.number) == ("ALLREDUCE", 0x1C3394)
-    seq = "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1848213, OpType=ALLREDUCE, N"
+    seq = (
+        "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1848213, OpType=ALLREDUCE, N"
+    )
     found = parse_collective(seq)
     assert found is not None
     assert found.number == 1848213

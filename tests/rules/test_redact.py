@@ -92,5 +92,11 @@ def test_a_whole_text_keeps_its_line_feeds() -> None:
 
 
 def test_it_takes_linear_time_on_hostile_lines() -> None:
-    for text in ("token=" * 3000, "://" * 5000, "-----BEGIN " * 1500, "bearer " * 2000, "_" * 16384):
+    for text in (
+        "token=" * 3000,
+        "://" * 5000,
+        "-----BEGIN " * 1500,
+        "bearer " * 2000,
+        "_" * 16384,
+    ):
         assert len(_clean(text)) <= len(text) + 10 * len(text)
