@@ -88,6 +88,7 @@ def _preflight(launch: Launch, commands: list[Command]) -> tuple[str, str]:
     answers = {
         name: Answer(section.rc, section.body.decode(errors="replace"))
         for name, section in command_sections(command).items()
+        if section.rc is not None  # a check that did not end proves nothing, and must say so
     }
     problems = judge_preflight(launch.release.content, answers)
     if not problems:
@@ -153,9 +154,11 @@ def _judge_golden(launch: Launch, commands: list[Command]) -> tuple[str, str]:
 def answer_text(command: Command) -> str | None:
     """Return the text of a chat completion, None when the body is none."""
     section = command_sections(command).get("body")
+    if section is None:
+        return None
     try:
         return json.loads(section.body)["choices"][0]["message"]["content"]
-    except (AttributeError, ValueError, KeyError, IndexError, TypeError):
+    except (ValueError, KeyError, IndexError, TypeError):
         return None
 
 
