@@ -107,6 +107,11 @@ class FrameSender(threading.Thread):
         if capture.is_new and lines[0].number == 1:
             pipe.delete(key)  # left by an older database with the same numbers
         for first, last, rows in cut_frames(lines):
-            fields = {"n": str(first), "d": rows}
-            pipe.xadd(key, fields, id=f"{last}-0", maxlen=_KEPT_FRAMES, approximate=True)
+            pipe.xadd(
+                key,
+                {"n": str(first), "d": rows},
+                id=f"{last}-0",
+                maxlen=_KEPT_FRAMES,
+                approximate=True,
+            )
         pipe.expire(key, _KEPT_S)

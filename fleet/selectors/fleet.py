@@ -135,16 +135,14 @@ def node_rows() -> list[NodeRow]:
             Subquery(told[:1]),
         )
     )
-    return [
-        NodeRow(
-            *row[:12],
-            Seat(**row[12]) if row[12] else None,
-            row[13] or "",
-            [_cell(text) for text in row[14]],
-            row[15] or "",
-        )
-        for row in rows
-    ]
+    return [_node_row(*row) for row in rows]
+
+
+def _node_row(*row: Any) -> NodeRow:
+    *plain, seat, hold, cells, trouble = row
+    found = Seat(**seat) if seat else None
+    parts = [*plain, found, hold or "", [_cell(text) for text in cells], trouble or ""]
+    return NodeRow(*parts)
 
 
 # Thousands of cards come as one short text each: objects of the database driver would cost ten times as much.
@@ -185,8 +183,14 @@ def pools_seen() -> tuple[list[PoolSeen], ControlState | None]:
         ArraySubquery(units),
         *control_parts(),
     ).order_by("position", "slug")
-    pools = [PoolSeen(*row[:9], sorted((_unit(u) for u in row[9]), key=_natural)) for row in rows]
+    pools = [_pool_seen(*row[:10]) for row in rows]
     return pools, control_of(rows[0][10:]) if rows else None
+
+
+def _pool_seen(*row: Any) -> PoolSeen:
+    *plain, units = row
+    parts = [*plain, sorted(map(_unit, units), key=_natural)]
+    return PoolSeen(*parts)
 
 
 def _unit(row: dict[str, Any]) -> UnitSeen:

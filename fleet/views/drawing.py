@@ -120,14 +120,14 @@ class Pen:
             stage=f"s{seat.position}" if seat and seat.nodes > 1 else "",
             sign=sign,
         )
+        looks = [cell_look(cell) for cell in cells]
         if self._is_full:
             drawn.label = self._label % {"node": row.name}
             drawn.cells = [
-                Cell(*cell_look(cell), self._title(row.name, n, cell))
-                for n, cell in enumerate(cells)
+                Cell(look, levels, self._title(row.name, n, cells[n]))
+                for n, (look, levels) in enumerate(looks)
             ]
             return drawn
-        looks = [cell_look(cell) for cell in cells]
         if len(set(looks)) == 1 and not looks[0][0]:
             drawn.strip = looks[0][1]
         else:

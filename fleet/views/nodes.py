@@ -163,14 +163,13 @@ def _hold(hold: Hold, request: HttpRequest) -> dict[str, Any]:
 
 def _key(seen: NodeSeen, request: HttpRequest) -> dict[str, Any]:
     host, change = seen.node.host, seen.key_change
+    is_asker = change is not None and change.requested_by_id == request.user.pk
     return {
         "mark": mark_of("key", host.key_state),
         "pinned": hostkeys.fingerprint(host.host_key) if host.host_key else "",
         "offered": hostkeys.fingerprint(host.offered_key) if host.offered_key else "",
         "change": change,
         "wanted": hostkeys.fingerprint(change.new_key) if change else "",
-        "may_sign": bool(change)
-        and change.requested_by_id != request.user.pk
-        and may(request.user, "host-key-sign"),
-        "is_asker": bool(change) and change.requested_by_id == request.user.pk,
+        "may_sign": bool(change) and not is_asker and may(request.user, "host-key-sign"),
+        "is_asker": is_asker,
     }

@@ -33,9 +33,9 @@ class LaunchRefused(Exception):
 
 @dataclass(frozen=True)
 class Preview:
-    """The plan as it would run, and why it may not run now (empty when it may)."""
+    """The plan as it would run (empty without a whole shape), and why it may not run now (empty when it may)."""
 
-    plan: dict[str, Any] | None
+    plan: dict[str, Any]
     plan_sha256: str
     refusals: list[str]
 
@@ -49,7 +49,7 @@ def launch_preview(*, replica: Replica, release: Release) -> Preview:
         *(reason for member in members for reason in node_refusals(member.node)),
     ]
     if len(members) != release.content["shape"]["nodes"]:
-        return Preview(None, "", refusals)
+        return Preview({}, "", refusals)
     plan = _plan(replica, release, members)
     return Preview(plan, plan_sha256(plan), refusals)
 
@@ -72,7 +72,7 @@ def launch_create(
     refusals = list(preview.refusals)
     if plan_sha and preview.plan_sha256 != plan_sha:
         refusals.append(say("The plan changed since it was shown; read it again."))
-    if refusals or preview.plan is None:
+    if refusals or not preview.plan:
         raise LaunchRefused(refusals)
     return _create(replica, release, preview, actor, user)
 

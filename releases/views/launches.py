@@ -85,7 +85,7 @@ def _create(request: HttpRequest, replica: Replica, releases: list[Release]) -> 
 
 def _chosen(releases: list[Release], wanted: str) -> Release | None:
     named = [release for release in releases if wanted in {str(release.pk), release.public_id}]
-    return (named or releases or [None])[0]
+    return next(iter(named or releases), None)
 
 
 @require_safe

@@ -83,7 +83,7 @@ def _bundle(launch: Launch, sources: list[LogSource]) -> IO[bytes]:
                 sums += ranks.add_to(bundle)
         bundle.writestr("SHA256SUMS", "".join(f"{line}\n" for line in sums))
     archive.seek(0)
-    return archive  # type: ignore[return-value]
+    return archive
 
 
 class _Ranks:
@@ -95,7 +95,7 @@ class _Ranks:
 
     def __enter__(self) -> _Ranks:
         for rank in self._source.ranks:
-            self._files[rank] = tempfile.SpooledTemporaryFile(_SPOOL_BYTES)  # type: ignore[assignment]
+            self._files[rank] = tempfile.SpooledTemporaryFile(_SPOOL_BYTES)
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -54,7 +54,7 @@ def replica(request: HttpRequest, name: str) -> HttpResponse:
         "may_launch": may(request.user, "launch-create", unit.pool),
         "may_stop": may(request.user, "launch-stop", unit.pool),
         "refused_because": _why_not(unit),
-        "is_ending": bool(live) and live.state in {rules.FREEZING, rules.STOPPING},
+        "is_ending": live is not None and live.state in {rules.FREEZING, rules.STOPPING},
     }
     return render_page(
         request,
