@@ -8,7 +8,7 @@ from fleet.models import Fact, Gpu, Node, NodeProbe
 from fleet.rules.message import said
 from fleet.services.probes import probe_settle, probe_start
 from fleet.services.seed import fleet_seed
-from tests.execution.plain_sshd import plain_sshds
+from tests.execution.plain_sshd import Sshds, console_key
 from tests.factories import host_key, make_actor, make_node, make_person
 from tests.waiting import wait_until
 
@@ -63,14 +63,17 @@ def test_a_changed_host_key_makes_one_node_unknown_and_not_the_other(nodes):
 
 
 def test_a_foreign_node_is_unknown_with_a_reason_for_each_missing_tool(settings, redis_client):
-    with plain_sshds() as make:
-        settings.SSH_KEY_FILE = make.key
-        sshd = make()
-        sshd.stop()
+    with console_key() as key:
+        settings.SSH_KEY_FILE = key
+        make = Sshds(key.parent, key)
+        sshd = make(start=False)
         sshd.path = "/bin"  # poor: what is found is found, what is not is said
         sshd.start()
         node = make_node("foreign", on=sshd.host("foreign"), state=Node.State.REGISTERED)
-        row = probe([node])["foreign"]
+        try:
+            row = probe([node])["foreign"]
+        finally:
+            make.end()
     assert row.verdict == "unknown"
     assert "not found" in words(row)
     assert {finding["section"] for finding in row.findings} >= {"gpu-list", "gpu-query", "topo"}
