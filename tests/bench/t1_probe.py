@@ -68,7 +68,7 @@ class Console:
         open_probes = NodeProbe.objects.filter(run=run, settled_at=None)
         wait_until(lambda: not open_probes.exists(), timeout_s=180, what="the probe to be settled")
         took_s = time.monotonic() - started
-        unknown = NodeProbe.objects.filter(run=run).exclude(verdict="pass").count()
-        if unknown:
-            raise RuntimeError(f"{NODES} nodes expected to pass their probe, {unknown} did not")
+        bad = NodeProbe.objects.filter(run=run).exclude(verdict="pass")
+        if reasons := sorted(set(bad.values_list("summary", flat=True))):
+            raise RuntimeError(f"{len(nodes)} nodes expected to pass their probe: {reasons}")
         return took_s
