@@ -122,8 +122,9 @@ CELERY_BROKER_URL = CELERY_REDIS_URL
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
-CELERY_TASK_SOFT_TIME_LIMIT = 5
-CELERY_TASK_TIME_LIMIT = 20
+# No soft limit: its exception lands between a statement and its answer and leaves the worker with a
+# connection that no later tick can use. Ticks mind the clock; one that hangs is killed with its worker.
+CELERY_TASK_TIME_LIMIT = 60
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 60}
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True

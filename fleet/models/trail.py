@@ -41,5 +41,8 @@ class TrailSeal(models.Model):
 class Tick(models.Model):
     """When each conductor tick last ran; the 'conductor stalled' banner reads it."""
 
+    # Due every few seconds. Sealing is not among them: once an hour it looks at the whole trail.
+    OFTEN = ("sweep", "probes", "holds", "reach", "launches")
+
     name = models.CharField(max_length=40, primary_key=True)
     at = models.DateTimeField()

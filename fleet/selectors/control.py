@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db.models import DateTimeField, Max, Subquery, TextField, Value
+from django.db.models import DateTimeField, Min, Subquery, TextField, Value
 from django.db.models.functions import Now
 
 from fleet.execution.models import Lease
@@ -51,11 +51,12 @@ def _scaled(span: timedelta) -> timedelta:
 def control_parts() -> list[Any]:
     """Return the expressions of the parts, in the order in which ControlState takes them."""
     brake = Brake.objects.filter(cleared_at=None).values("cause")[:1]
-    newest = Tick.objects.order_by().values(all=Value(1)).annotate(at_=Max("at")).values("at_")
+    often = Tick.objects.filter(name__in=Tick.OFTEN).order_by()
+    behind = often.values(all=Value(1)).annotate(at_=Min("at")).values("at_")
     beat = Lease.objects.filter(name="watch").values("beaten_at")[:1]
     return [
         Subquery(brake, output_field=TextField()),
-        Subquery(newest, output_field=DateTimeField()),
+        Subquery(behind, output_field=DateTimeField()),
         Subquery(beat, output_field=DateTimeField()),
         Now(),
     ]

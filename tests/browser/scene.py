@@ -104,7 +104,7 @@ def draw() -> None:
     launches(pools["glm52"])
     trail()
     later = timezone.now() + timedelta(hours=1)  # nothing ticks here, and no page should say so
-    Tick.objects.create(name="fleet", at=later)
+    Tick.objects.create(name="sweep", at=later)
     Lease.objects.create(name="watch", owner="watch-1", until=later, fence=1, beaten_at=later)
 
 

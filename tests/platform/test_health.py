@@ -1,5 +1,7 @@
 """/healthz names the first part that fails, whatever it is."""
 
+from datetime import timedelta
+
 import pytest
 from django.db import connections
 from django.db.models.functions import Now
@@ -12,7 +14,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def ticking():
-    Tick.objects.create(name="fleet", at=Now())
+    Tick.objects.create(name="sweep", at=Now())
 
 
 def test_it_says_ok_when_all_parts_answer(client, ticking):
@@ -29,6 +31,11 @@ def test_it_names_the_conductor_when_none_ever_ticked(client):
 def test_it_names_the_conductor_when_the_last_tick_is_old(client, ticking):
     with connections["default"].cursor() as cursor:
         cursor.execute("UPDATE fleet_tick SET at = at - interval '31 seconds'")
+    assert client.get("/healthz").content == b"conductor"
+
+
+def test_it_names_the_conductor_when_one_tick_of_several_is_old(client, ticking):
+    Tick.objects.create(name="launches", at=Now() - timedelta(seconds=31))
     assert client.get("/healthz").content == b"conductor"
 
 

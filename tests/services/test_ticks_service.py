@@ -6,6 +6,7 @@ import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
+from console.celery import app
 from fleet import tasks
 from fleet.execution.models import Host
 from fleet.models import Brake, Hold, Replica, Tick, TrailEntry
@@ -58,12 +59,21 @@ class TestSingleFlight:
 
 @pytest.mark.django_db
 class TestTick:
-    def test_the_age_of_the_newest_tick_is_told(self):
+    def test_the_age_of_the_tick_most_behind_is_told(self):
         assert conductor_tick_age_s() is None
-        Tick.objects.create(name="old", at=timezone.now() - timedelta(hours=1))
+        Tick.objects.create(name="reach", at=timezone.now() - timedelta(hours=1))
+        Tick.objects.create(name="sweep", at=timezone.now())
         assert conductor_tick_age_s() > 3000
         tasks.tick()
         assert conductor_tick_age_s() < 30
+
+    def test_a_tick_of_an_older_version_is_never_behind(self):
+        Tick.objects.create(name="forgotten", at=timezone.now() - timedelta(hours=1))
+        assert conductor_tick_age_s() is None
+
+    def test_nothing_is_raised_into_a_tick_from_outside(self):
+        assert app.conf.task_soft_time_limit is None
+        assert app.conf.task_time_limit > 0
 
     def test_two_ticks_after_each_other_change_nothing_more(self):
         make_node(host={"reach": Host.Reach.UNREACHABLE})
