@@ -1,0 +1,199 @@
+import uuid
+
+import pytest
+from django.utils import timezone
+
+from fleet.models import Evidence
+from releases.models import Launch, LaunchPhase, LaunchPosition, Release
+from releases.services.launches import launch_create
+from tests.browser.scene import CONTENT
+from tests.factories import make_actor, make_hold, make_node, make_pool, make_replica
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def release():
+    pool = make_pool()
+    return Release.objects.create(
+        pool=pool, title="glm-5.2", state="sealed", content=CONTENT, content_sha256="c" * 64
+    )
+
+
+@pytest.fixture
+def unit(release):
+    return make_replica(
+        "glm52-r1", pool=release.pool, nodes=[make_node("h100-001"), make_node("h100-002")]
+    )
+
+
+@pytest.fixture
+def launch(unit, release) -> Launch:
+    return launch_create(replica=unit, release=release, actor=make_actor())
+
+
+def post(client, address: str, **fields):
+    return client.post(address, {"idempotency_key": str(uuid.uuid4()), **fields})
+
+
+def test_the_plan_shows_the_exact_command_of_each_node_and_its_hash(ana, unit):
+    answer = ana.get("/replicas/glm52-r1/launch/")
+    page = answer.content.decode()
+    assert "--node-rank 0" in page
+    assert "--node-rank 1" in page
+    assert answer.context["drawn"].sha256 in page
+    assert "Launch glm52-r1, generation 1" in page
+
+
+def test_launching_posts_the_hash_that_was_read(ana, unit, release):
+    sha = ana.get("/replicas/glm52-r1/launch/").context["drawn"].sha256
+    answer = post(
+        ana,
+        "/replicas/glm52-r1/launch/",
+        release=release.public_id,
+        plan_sha=sha,
+        base_version=unit.version,
+    )
+    assert answer["Location"] == "/replicas/glm52-r1/gen/1/launch/"
+    assert Launch.objects.get().plan_sha256 == sha
+
+
+def test_a_plan_that_changed_since_is_refused_and_nothing_is_made(ana, unit, release):
+    answer = post(
+        ana,
+        "/replicas/glm52-r1/launch/",
+        release=release.public_id,
+        plan_sha="0" * 64,
+        base_version=unit.version,
+    )
+    assert answer.status_code == 409
+    assert "The plan changed since it was shown" in answer.content.decode()
+    assert not Launch.objects.exists()
+
+
+def test_the_button_says_why_it_is_not_offered(ana, unit):
+    make_hold(unit.members.get(position=1).node, reason="new fans")
+    page = ana.get("/replicas/glm52-r1/launch/").content.decode()
+    assert "h100-002 is held by user:ana: new fans" in page
+    assert "The reasons are listed above" in page
+
+
+def test_a_viewer_reads_the_plan_and_may_not_launch_it(signed_in, unit, release):
+    chen = signed_in("chen")
+    page = chen.get("/replicas/glm52-r1/launch/")
+    assert "Needs role operator" in page.content.decode()
+    answer = post(
+        chen, "/replicas/glm52-r1/launch/", release=release.public_id, plan_sha=page.context["drawn"].sha256,
+        base_version=unit.version,
+    )  # fmt: skip
+    assert answer.status_code == 403
+    assert not Launch.objects.exists()
+
+
+def test_the_grid_has_its_final_size_from_the_start(ana, launch):
+    answer = ana.get("/replicas/glm52-r1/gen/1/launch/")
+    grid = answer.context["grid"]
+    assert [len(group) for group in grid["ranks"]] == [8, 8]
+    assert len(grid["rows"]) == 7
+    assert {cell.look for row in grid["rows"][1:] for group in row.groups for cell in group} == {""}
+
+
+def test_the_grid_fills_by_phase_and_percent(ana, launch):
+    place = LaunchPosition.objects.get(launch=launch, position=1)
+    _start(launch)
+    LaunchPhase.objects.create(position=place, name="load", started_at=timezone.now())
+    LaunchPosition.objects.filter(pk=place.pk).update(
+        phase="load", reader_state={"shards": [71, 142]}
+    )
+    Launch.objects.filter(pk=launch.pk).update(state="loading")
+    rows = {
+        row.key: row for row in ana.get("/replicas/glm52-r1/gen/1/launch/").context["grid"]["rows"]
+    }
+    assert (rows["load"].groups[1][0].look, rows["load"].groups[1][0].percent) == ("run", 50)
+    assert rows["rendezvous"].groups[1][0].look == "ok"
+    assert rows["capture"].groups[1][0].look == ""
+
+
+def test_a_launch_that_failed_says_where_why_and_what_was_kept(ana, launch):
+    _start(launch)
+    LaunchPosition.objects.filter(launch=launch, position=1).update(
+        phase="load", reader_state={"failure": "lost"}
+    )
+    Launch.objects.filter(pk=launch.pk).update(
+        state="failed", cause="rank 11 is gone", ended_at=timezone.now()
+    )
+    Evidence.objects.create(
+        object_kind="launch", object_id=launch.public_id, title="h100-002 log", origin="x", body=b"x",
+        size_bytes=1, sha256="0" * 64,
+    )  # fmt: skip
+    answer = ana.get("/replicas/glm52-r1/gen/1/launch/")
+    page = answer.content.decode()
+    load = next(row for row in answer.context["grid"]["rows"] if row.key == "load")
+    assert load.groups[1][0].look == "crit"
+    assert "rank 11 is gone" in page
+    assert "h100-002 log" in page
+    assert "End all 16 ranks" not in page
+
+
+def test_ready_is_shown_only_by_its_proofs(ana, launch):
+    assert ana.get("/replicas/glm52-r1/gen/1/launch/").context["proof_count"] == {
+        "met": 0,
+        "all": 6,
+    }
+
+
+def test_ending_needs_the_typed_name_and_a_reason(ana, launch):
+    address = "/replicas/glm52-r1/gen/1/stop/"
+    assert post(ana, address, confirm="glm52-r2", reason="enough").status_code == 422
+    assert post(ana, address, confirm="glm52-r1", reason=" ").status_code == 422
+    launch.refresh_from_db()
+    assert launch.state == "created"
+    assert post(ana, address, confirm="glm52-r1", reason="enough").status_code == 302
+    launch.refresh_from_db()
+    assert launch.state == "stopped"
+
+
+def test_the_unit_page_offers_one_action_that_fits_its_state(ana, unit, release):
+    page = ana.get("/replicas/glm52-r1/").content.decode()
+    assert "Launch glm52-r1…" in page
+    launch_create(replica=unit, release=release, actor=make_actor())
+    page = ana.get("/replicas/glm52-r1/").content.decode()
+    assert "Launch glm52-r1…" not in page
+    assert "End unit…" in page
+    assert "Launch of generation 1" in page
+
+
+def test_the_unit_list_filters_and_explains(ana, unit):
+    make_replica("glm52-r2", pool=unit.pool, state="failed", explanation="rank 3 is gone")
+    page = ana.get("/replicas/?kind=failed").content.decode()
+    assert "rank 3 is gone" in page
+    assert "/replicas/glm52-r1/" not in page
+    assert "/replicas/glm52-r1/" in ana.get("/replicas/?q=h100-002").content.decode()
+
+
+@pytest.mark.parametrize(
+    "address", ["/replicas/none/", "/replicas/none/launch/", "/replicas/glm52-r1/gen/9/launch/"]
+)
+def test_unknown_units_and_generations_are_not_found(ana, unit, address):
+    assert ana.get(address).status_code == 404
+
+
+@pytest.mark.parametrize("language", ["en", "zh-hans"])
+def test_pages_speak_the_language_of_the_person(signed_in, launch, language):
+    page = signed_in("ana", language).get("/replicas/glm52-r1/gen/1/launch/").content.decode()
+    word = {"en": "Ready is evidence", "zh-hans": "就绪即证据"}
+    assert word[language] in page
+    assert all(text not in page for other, text in word.items() if other != language)
+
+
+def _start(launch: Launch) -> None:
+    from tests.factories import make_command
+
+    for place in launch.positions.select_related("node__host"):
+        start = make_command(
+            place.node.host,
+            f"launch:{launch.public_id}/start/{place.position}",
+            verb="start",
+            queue="start",
+        )
+        LaunchPosition.objects.filter(pk=place.pk).update(start=start)

@@ -1,0 +1,111 @@
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from fleet.execution.output import Section, sections_pack
+from fleet.models import Fact, Gpu
+from tests.factories import host_key, make_command, make_hold, make_node
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def node():
+    return make_node("h100-001")
+
+
+def fact(node, key: str, value=None, *, age_s: float = 5, ttl_s: float = 60, **fields) -> Fact:
+    at = timezone.now() - timedelta(seconds=age_s)
+    return Fact.objects.create(
+        node=node,
+        key=key,
+        value=value,
+        observed_at=at,
+        expires_at=at + timedelta(seconds=ttl_s),
+        **fields,
+    )
+
+
+def test_a_missing_reading_is_a_dash_and_never_zero(ana, node):
+    Gpu.objects.create(
+        node=node, index=3, health="failed", explanation="lost", observed_at=timezone.now()
+    )
+    page = ana.get("/nodes/h100-001/").content.decode()
+    assert "no reading since" in page
+    assert page.count('<td class="num">–</td>') >= 3
+
+
+def test_an_expired_fact_is_unknown_with_what_it_was(ana, node):
+    fact(node, "driver_version", "570.1", age_s=900, ttl_s=60)
+    page = ana.get("/nodes/h100-001/").content.decode()
+    assert "unknown now, was 570.1" in page
+
+
+def test_a_fact_without_a_value_says_why(ana, node):
+    fact(node, "docker_version", problem="docker version: the command was not found on the node.")
+    assert "the command was not found" in ana.get("/nodes/h100-001/").content.decode()
+
+
+def test_a_fact_leads_to_its_raw_output_and_hostile_bytes_do_nothing(ana, node):
+    command = make_command(
+        node.host,
+        state="succeeded",
+        payload={"sections": [{"name": "gpu-list", "argv": ["nvidia-smi", "-L"]}]},
+    )
+    body = b"GPU 0\x1b[31m red\x1b]52;c;eA==\x07 <b>bold</b> \xe2\x80\xae\xff"
+    sections_pack(command.pk, [Section("gpu-list", rc=0, ms=4, body=body)]).save()
+    fact(node, "gpu_count", 8, source=command, section="gpu-list")
+    address = f"/nodes/h100-001/probes/{command.pk}/raw/gpu-list/"
+    assert address in ana.get("/nodes/h100-001/").content.decode()
+    page = ana.get(address).content.decode()
+    assert "GPU 0 red &lt;b&gt;bold&lt;/b&gt;" in page
+    assert "\x1b" not in page
+    assert "\u202e" not in page
+    saved = ana.get(f"{address}?download=1")
+    assert saved.content == body
+    assert saved["Content-Type"].startswith("text/plain")
+    assert "attachment" in saved["Content-Disposition"]
+
+
+def test_output_of_another_node_is_not_found_here(ana, node):
+    other = make_command(make_node("h100-002").host, "probe:2/h100-002", state="succeeded")
+    sections_pack(other.pk, [Section("gpu-list", body=b"x")]).save()
+    assert ana.get(f"/nodes/h100-001/probes/{other.pk}/raw/gpu-list/").status_code == 404
+
+
+def test_a_hold_of_somebody_else_is_offered_as_an_override(ana, node):
+    make_hold(node, owner="user:bo", reason="fans")
+    page = ana.get("/nodes/h100-001/").content.decode()
+    assert "Lift as an override…" in page
+    assert 'name="override" value="1"' in page
+
+
+def test_a_viewer_sees_the_disabled_control_and_its_reason(signed_in, node):
+    page = signed_in("chen").get("/nodes/h100-001/").content.decode()
+    assert page.count("Needs role operator") == 2
+    assert 'id="hold-reason"' not in page
+
+
+def test_a_changed_key_shows_both_fingerprints_and_asks_an_admin(signed_in):
+    make_node("h100-009", host={"key_state": "changed", "offered_key": host_key(9)})
+    page = signed_in("dana").get("/nodes/h100-009/").content.decode()
+    assert page.count("SHA256:") >= 4
+    assert "I compared both; ask for the new key" in page
+    assert "Needs role admin" in signed_in("ana").get("/nodes/h100-009/").content.decode()
+
+
+def test_every_form_carries_key_version_and_token(ana, node):
+    make_hold(node)
+    page = ana.get("/nodes/h100-001/").content.decode()
+    for action in ("/nodes/h100-001/holds/", "/probes/"):
+        form = page.partition(f'action="{action}"')[2].partition("</form>")[0]
+        assert "csrfmiddlewaretoken" in form
+        assert "idempotency_key" in form
+        assert ("base_version" in form) == (action != "/probes/")
+
+
+def test_an_unknown_node_is_not_found_in_the_shell(ana):
+    answer = ana.get("/nodes/nobody/")
+    assert answer.status_code == 404
+    assert "No node is called nobody." in answer.content.decode()

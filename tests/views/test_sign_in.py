@@ -1,0 +1,91 @@
+import pytest
+from django.contrib.auth import get_user_model
+from django.test import Client
+
+from fleet.models import TrailEntry
+from tests.factories import make_person
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def bo() -> str:
+    person = make_person("bo")
+    person.set_password("a long enough word")
+    person.save()
+    return "bo"
+
+
+def client() -> Client:
+    return Client(headers={"host": "127.0.0.1"}, REMOTE_ADDR="127.0.0.1")
+
+
+def attempt(browser: Client, name: str, word: str, **fields):
+    return browser.post("/login/", {"username": name, "password": word, **fields})
+
+
+def test_it_lets_a_person_in_and_notes_it(bo):
+    answer = attempt(client(), bo, "a long enough word", next="/audit/")
+    assert (answer.status_code, answer["Location"]) == (302, "/audit/")
+    assert TrailEntry.objects.filter(verb="session.begin", object_id="bo").count() == 1
+
+
+def test_it_never_sends_anybody_to_another_site(bo):
+    answer = attempt(client(), bo, "a long enough word", next="https://elsewhere.example/")
+    assert answer["Location"] == "/"
+
+
+def test_a_wrong_name_and_a_wrong_word_look_the_same(bo):
+    def words(answer) -> str:
+        return answer.content.decode().partition('role="alert">')[2].partition("<")[0]
+
+    wrong_word, wrong_name = attempt(client(), bo, "no"), attempt(client(), "zed", "no")
+    assert wrong_word.status_code == wrong_name.status_code == 200
+    assert words(wrong_word) == words(wrong_name) != ""
+
+
+def test_the_sixth_failure_is_told_to_wait_and_so_is_the_right_word(bo):
+    browser = client()
+    answers = [attempt(browser, bo, "no").status_code for _ in range(6)]
+    assert answers[-1] == 429
+    late = attempt(browser, bo, "a long enough word")
+    assert late.status_code == 429
+    assert "Wait 15 minutes" in late.content.decode()
+    assert late["Retry-After"] == "900"
+
+
+def test_signing_out_takes_a_post_and_ends_the_session(signed_in):
+    browser = signed_in("ana")
+    assert browser.get("/logout/").status_code == 405
+    key = {"idempotency_key": "0e3cbb3e-6f6e-4e0b-9c39-2c2ad1e1a001"}
+    assert browser.post("/logout/", key).status_code == 302
+    assert browser.get("/fleet/").status_code == 302
+
+
+def test_it_says_where_a_person_returns_to():
+    page = client().get("/login/?next=/nodes/h100-001/").content.decode()
+    assert "After signing in you return to /nodes/h100-001/." in page
+
+
+@pytest.mark.parametrize(("wanted", "lang"), [("zh-hans", "zh-hans"), ("en", "en"), ("tlh", "en")])
+def test_the_language_is_kept_in_a_cookie(wanted, lang):
+    browser = client()
+    key = {"idempotency_key": "0e3cbb3e-6f6e-4e0b-9c39-2c2ad1e1a002"}
+    answer = browser.post("/language/", {"language": wanted, "next": "/login/", **key})
+    assert answer["Location"] == "/login/"
+    assert f'<html lang="{lang}"' in browser.get("/login/").content.decode()
+
+
+def test_the_theme_is_kept_and_an_unknown_one_follows_the_system(ana):
+    key = {"idempotency_key": "0e3cbb3e-6f6e-4e0b-9c39-2c2ad1e1a003"}
+    ana.post("/theme/", {"theme": "light", **key})
+    assert 'data-theme="light"' in ana.get("/fleet/").content.decode()
+    key = {"idempotency_key": "0e3cbb3e-6f6e-4e0b-9c39-2c2ad1e1a004"}
+    ana.post("/theme/", {"theme": "'><script>", **key})
+    assert "data-theme=" not in ana.get("/fleet/").content.decode().partition("<head>")[0]
+
+
+def test_a_session_of_a_person_who_was_closed_is_over(signed_in):
+    browser = signed_in("ana")
+    get_user_model().objects.filter(username="ana").update(is_active=False)
+    assert browser.get("/fleet/").status_code == 302
