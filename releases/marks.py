@@ -35,7 +35,3 @@ machine_add(
 
 def launch_mark(state: str) -> Mark:
     return mark_of("launch", state)
-
-
-def release_mark(state: str) -> Mark:
-    return mark_of("release", state)

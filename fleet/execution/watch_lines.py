@@ -40,11 +40,6 @@ class LineSplitter:
         self._size = 0
         self._after_cr = False  # is that a progress step, or half of CR LF? The next byte tells
 
-    @property
-    def held_bytes(self) -> int:
-        """Return how many bytes of an unfinished line have been read."""
-        return self._size
-
     def feed(self, block: bytes) -> list[RawLine]:
         """Return the lines that this frame finished."""
         lines: list[RawLine] = []

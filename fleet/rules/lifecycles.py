@@ -32,10 +32,3 @@ REPLICA_MOVES: dict[str, frozenset[str]] = {
     "lost": frozenset({"stopping", "stopped", "failed"}),
     "stopped": frozenset({"reserved"}),
 }
-
-MACHINES = {"node": NODE_MOVES, "replica": REPLICA_MOVES}
-
-
-def is_move(machine: str, now: str, to: str) -> bool:
-    """Tell whether a machine's table has the move."""
-    return to in MACHINES[machine].get(now, frozenset())

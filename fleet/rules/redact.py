@@ -14,8 +14,6 @@ KEY_BLOCK = "*** private key, not stored ***"
 KEY_BLOCK_OPEN = "*** private key, not stored, continues ***"
 # The longest key block in use has about 200 lines; a block without an end must not hide a whole log.
 _KEY_LINES_CAP = 256
-# A line is redacted before it is cut; so much more than the cap is kept until then.
-LOOKAHEAD_BYTES = 512
 _SHORTEST_KNOWN = 6
 _SHOWS_TAIL_FROM = 12
 

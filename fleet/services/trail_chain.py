@@ -6,8 +6,6 @@ import hmac
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from django.db.models import Max
-
 from fleet.models import TrailEntry, TrailSeal
 from fleet.services.seal import GENESIS, Anchor, anchors_read, seal_key, seal_mac
 
@@ -43,12 +41,6 @@ def trail_verify() -> Verified:
         )
     unsealed = TrailEntry.objects.filter(seal__isnull=True).count()
     return Verified(position, entry_id, unsealed, problem)
-
-
-def sealed_until() -> tuple[int, int]:
-    """Return the newest sealed entry's id and the number of seals, without recomputing anything."""
-    found = TrailSeal.objects.aggregate(entry=Max("entry_id"), position=Max("position"))
-    return found["entry"] or 0, found["position"] or 0
 
 
 def _walk() -> Iterator[tuple[TrailSeal, str]]:

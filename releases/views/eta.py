@@ -33,11 +33,6 @@ class Eta:
     def band(self) -> float:
         return WIDTH - self.low_at if self.low_at is not None else 0.0
 
-    @property
-    def ring_at(self) -> float:
-        """Where the word 'now' stands, kept inside the drawing."""
-        return min(WIDTH - 60.0, max(16.0, self.now_at or 0.0))
-
 
 def eta_drawn(launch: Launch, estimate: Estimate | None, now: datetime) -> Eta:
     """Place now and the band on a line from the start to the latest expected end."""

@@ -24,7 +24,6 @@ BETWEEN_TOKENS = (
 ITERATION = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 FEW = (1, 2, 5, 10, 20)
 PREEMPTIONS = (1, 2, 3, 4, 5, 10, 20)
-TOKENS = ()  # 1, 2, 5 times powers of ten up to max_model_len
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from .clock import hexes
 from .engine import Engine
 from .log import Voice
 from .memory import KvPlan
-from .texts import traceback
 
 ROUTES = (
     "/openapi.json, Methods: HEAD, GET", "/docs, Methods: HEAD, GET",
@@ -351,12 +350,3 @@ def api_ready(engine: Engine) -> None:
         )
         engine.log.err("\x1b[32mINFO\x1b[0m:     Waiting for application startup.")
         engine.log.err("\x1b[32mINFO\x1b[0m:     Application startup complete.")
-
-
-def start_traceback(error: str) -> str:
-    """The stack under a worker's failed start."""
-    return traceback(
-        ("v1/executor/multiproc_executor.py", 812, "worker_main", "worker = WorkerProc(...)"),
-        ("v1/worker/gpu_worker.py", 356, "load_model", "self.model_runner.load_model(...)"),
-        error=error,
-    )

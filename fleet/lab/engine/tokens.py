@@ -9,7 +9,6 @@ from zlib import crc32
 from . import answers
 
 _PIECE = re.compile(r"\s*(?:[\u3400-\u9fff]|[^\W\d_\u3400-\u9fff]{1,4}|\d{1,3}|\S)|\s+$")
-MESSAGE_TOKENS = 4
 OPENING_TOKENS = 3
 
 

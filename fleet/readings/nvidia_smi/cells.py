@@ -20,8 +20,6 @@ CellState = Literal[
     "lost",
     "unreadable",
 ]
-# States of a field that this card simply does not have.
-ABSENT_STATES = frozenset({"not_available", "not_supported", "deprecated"})
 # States in which the card did not answer.
 FAILED_STATES = frozenset({"unknown_error", "reset_required", "lost", "unreadable"})
 
