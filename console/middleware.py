@@ -20,7 +20,7 @@ from django.utils.translation import gettext as _
 
 from console.refusal_pages import refusal_page
 from fleet.rules import policy
-from fleet.rules.refusals import NotAllowed, Refused
+from fleet.rules.refusals import NotAllowed, Refused, Unreadable
 from fleet.selectors.scope import name_in, scope_object, scope_pool
 from fleet.services.answers import answer_once, key_read
 from fleet.services.limits import starts_demand
@@ -84,6 +84,13 @@ class PolicyMiddleware:
     def process_view(
         self, request: HttpRequest, view: Any, args: Any, kwargs: dict[str, Any]
     ) -> HttpResponse | None:
+        if _holds_nul(request):
+            return refusal_page(
+                request,
+                Unreadable(
+                    _("The request holds a NUL character, which no text of the console has.")
+                ),
+            )
         name, is_write = request.resolver_match.view_name, request.method not in SAFE
         entry = policy.entry_of(name)
         wanted = entry.write if is_write else entry.read
@@ -193,6 +200,14 @@ def _deny(
             )
     return refusal_page(
         request, NotAllowed(_("This needs one of the roles %(roles)s.") % {"roles": roles})
+    )
+
+
+def _holds_nul(request: HttpRequest) -> bool:
+    """Find the one character that Postgres stores in no text, in the address or in a field."""
+    fields = [*request.GET.lists(), *request.POST.lists()]
+    return "\0" in request.path or any(
+        "\0" in text for name, values in fields for text in (name, *values)
     )
 
 

@@ -156,6 +156,6 @@ def _read_request(text: str | None, known: set[int]) -> tuple[dict[int, int], Lo
         asked: Any = json.loads(text)
         after = {int(key): int(line) for key, line in asked.get("after", {}).items()}
         words = {name: str(asked.get(name, "")) for name in ("level", "rank", "sub", "q")}
-    except (ValueError, TypeError, AttributeError, RecursionError):
+    except (ValueError, TypeError, AttributeError, RecursionError, OverflowError):
         return None
     return {pk: max(0, after.get(pk, 0)) for pk in known}, parse_filter(words)

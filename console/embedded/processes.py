@@ -15,6 +15,7 @@ from console.embedded.redis import Redis
 from console.embedded.supervise import Service
 
 LAB_READY_TEXT = "lab: ready"
+SOCKET_MESSAGE_BYTES = 64 * 1024  # the longest that a page may send; the server closes with 1009
 _SHARED_MODULES = (
     "console.urls",
     "console.celery",
@@ -74,6 +75,7 @@ def _celery(*words: str) -> Callable[[], None]:
 def _web(options: Options) -> Callable[[], None]:
     def run() -> None:
         import uvicorn
+        from django.conf import settings
 
         uvicorn.run(
             "console.asgi:application",
@@ -84,6 +86,9 @@ def _web(options: Options) -> Callable[[], None]:
             log_level="warning",
             # Open sockets would hold the stop; they resume from their cursor at the next server.
             timeout_graceful_shutdown=3,
+            # Without a proxy anybody could write the address that the lock-out and the trail believe.
+            proxy_headers=settings.BEHIND_TLS,
+            ws_max_size=SOCKET_MESSAGE_BYTES,
         )
 
     return run

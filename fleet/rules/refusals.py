@@ -11,6 +11,12 @@ class Refused(Exception):
     status = 422
 
 
+class Unreadable(Refused):
+    """A request with bytes that stand for no text."""
+
+    status = 400
+
+
 class NeedsReason(Refused):
     """The action needs words of the person who takes it."""
 

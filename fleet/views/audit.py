@@ -47,9 +47,7 @@ def audit(request: HttpRequest) -> HttpResponse:
     if request.GET.get("format") == "csv":
         return _csv(wanted)
     before = request.GET.get("before", "")
-    entries, has_older = trail_page(
-        wanted, int(before) if before.isascii() and before.isdigit() else None
-    )
+    entries, has_older = trail_page(wanted, int(before) if _is_number(before) else None)
     seal = seal_state()
     verified = trail_verify() if request.GET.get("check") else None
     context = {
@@ -89,6 +87,10 @@ def _moment(text: str) -> datetime | None:
     except ValueError:
         return None
     return timezone.make_aware(found) if found and timezone.is_naive(found) else found
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 19  # fits a bigint
 
 
 def _kinds() -> list[tuple[str, str]]:

@@ -33,6 +33,13 @@ class SignInForm(AuthenticationForm):
         self.fields["password"].label = _("Password")
         self.fields["username"].widget.attrs["autofocus"] = True
 
+    def clean_username(self) -> str:
+        """Refuse what can be nobody's name before the lock-out tries to store it."""
+        name = self.cleaned_data["username"]
+        if len(name) > self.username_field.max_length:
+            raise self.get_invalid_login_error()
+        return name
+
 
 class SignIn(LoginView):
     """The sign-in page; it returns to where the session ended."""

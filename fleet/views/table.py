@@ -58,7 +58,8 @@ def page_of(rows: list[NodeRow], sort: str, page: str) -> tuple[list[NodeRow], i
     """Return the rows of a page, how many pages there are, and which one this is."""
     ordered = sorted(rows, key=SORTS[sort])
     pages = max(1, ceil(len(ordered) / PAGE_ROWS))
-    number = min(pages, max(1, int(page) if page.isascii() and page.isdigit() else 1))
+    is_number = page.isascii() and page.isdigit() and len(page) < 9
+    number = min(pages, max(1, int(page) if is_number else 1))
     return ordered[(number - 1) * PAGE_ROWS : number * PAGE_ROWS], pages, number
 
 
