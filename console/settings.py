@@ -116,7 +116,6 @@ CHANNEL_LAYERS = {
 
 # Every waiting time of the design is divided by TIME_SCALE (1 in life, 10 in tests).
 TIME_SCALE = env.number("TIME_SCALE", 1.0, low=0.1, high=1000.0)
-HANDS = env.integer("HANDS", 4, low=1, high=256)
 
 CELERY_BROKER_URL = CELERY_REDIS_URL
 CELERY_TASK_IGNORE_RESULT = True
@@ -227,8 +226,6 @@ SSH_KEY_FILE = Path(env.text("SSH_KEY_FILE", str(STATE_DIR / "lab" / "ssh" / "id
 # LAB=1 while the rehearsal lab runs: seed accounts may sign in, pages are marked.
 IS_REHEARSAL = env.flag("LAB")
 
-RQ = {"WORKER_CLASS": "fleet.execution.hands.HandWorker"}
-SILENCED_SYSTEM_CHECKS: list[str] = []
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
