@@ -75,17 +75,17 @@ class Shift:
     def run(self, stopping: threading.Event) -> None:
         """Work until told to stop or the lease is lost; every thread has ended when this returns."""
         self._frames.start()
-        helpers = [
+        keepers = [
             threading.Thread(target=target, name=name, daemon=True)
             for name, target in (("awake", self._keep_awake), ("lease", self._keep_lease))
         ]
-        for helper in helpers:
-            helper.start()
+        for keeper in keepers:
+            keeper.start()
         try:
             while not stopping.is_set() and not self._lost:
                 self._turn()
         finally:
-            self._end(helpers)
+            self._end(keepers)
 
     # the main thread: the ledger and what is due
 
@@ -153,7 +153,7 @@ class Shift:
     def _beat(self) -> None:
         watch_record.record_heartbeat(self.fence, [one.stream_id for one in self.captures()])
 
-    def _end(self, helpers: list[threading.Thread]) -> None:
+    def _end(self, keepers: list[threading.Thread]) -> None:
         self._ending.set()
         for node in self._nodes.values():
             node.stop()
@@ -165,10 +165,10 @@ class Shift:
             capture.end(LeaseLost("the watch ended its shift"))
         self.ledger.close()
         self._frames.stop()
-        for thread in (*helpers, *self._nodes.values(), self._frames):
+        for thread in (*keepers, *self._nodes.values(), self._frames):
             thread.join(timeout=2.0)
 
-    # helper threads
+    # the threads that keep the shift alive
 
     def _keep_awake(self) -> None:
         while not self._ending.wait(_TICK_S):
