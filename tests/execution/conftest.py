@@ -1,5 +1,7 @@
 """Nodes for the kernel's tests: the shim alone, and plain OpenSSH daemons on free ports of loopback."""
 
+import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -7,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings as django_settings
 
+from tests.children import end_child, start_child
 from tests.execution.local_node import LocalNode, local_node
 from tests.execution.plain_sshd import SSHD, PlainSshd, Sshds, console_key
+from tests.execution.workers import ROOT, Hand
 
 
 @pytest.fixture
@@ -85,3 +90,32 @@ def make_http() -> Iterator[Callable[[bytes], HttpServer]]:
     yield make
     for server in servers:
         server.close()
+
+
+@pytest.fixture(scope="module")
+def hand_env(servers, django_db_setup, ssh_key) -> dict[str, str]:
+    base, _, _ = os.environ["DATABASE_URL"].rpartition("/")
+    return {
+        **os.environ,
+        "DATABASE_URL": f"{base}/{django_settings.DATABASES['default']['NAME']}",
+        "DJANGO_SETTINGS_MODULE": "console.settings",
+        "SSH_KEY_FILE": str(ssh_key),
+        "NODE_CIDRS": "127.0.0.0/8",
+    }
+
+
+@pytest.fixture(scope="module")
+def spawn_hand(hand_env, tmp_path_factory) -> Iterator[Callable[..., Hand]]:
+    hands: list[Hand] = []
+    logs = tmp_path_factory.mktemp("hands")
+
+    def spawn(**env: str) -> Hand:
+        argv = [sys.executable, "manage.py", "hands"]
+        hand = start_child(argv, {**hand_env, **env}, logs / f"{len(hands)}.log", ROOT)
+        hand.__class__ = Hand
+        hands.append(hand)
+        return hand
+
+    yield spawn
+    for hand in hands:
+        end_child(hand)

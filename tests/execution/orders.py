@@ -5,11 +5,23 @@ from typing import Any
 from fleet.execution.dispatch import command_dispatch, subject_create
 from fleet.execution.models import Command, Host, Subject
 
+# A loaded machine must not turn a test of something else into a test of deadlines.
+PATIENT_S = 300.0
 SECTIONS = {"sections": [{"name": "hello", "timeout_s": 5, "argv": ["echo", "hello"]}]}
+
+# Children in sessions of their own, some of which ignore TERM: seven processes with the runner.
+TREE = """
+echo up
+setsid sh -c 'while :; do sleep 100; done' &
+sh -c 'trap "" TERM; while :; do sleep 100; done' &
+setsid sh -c 'trap "" TERM; exec sleep 300' &
+wait
+"""
 
 
 def order_probe(host: Host, purpose: str = "probe", **changes: Any) -> Command:
-    fields = {"verb": "probe", "queue": "probe", "effect": "probe", "payload": SECTIONS, **changes}
+    fields = {"verb": "probe", "queue": "probe", "effect": "probe", "payload": SECTIONS}
+    fields |= {"deadline_s": PATIENT_S, **changes}
     return command_dispatch(purpose=f"{purpose}/{host.name}", host=host, **fields)
 
 
@@ -25,6 +37,7 @@ def order_start(
         queue="start",
         payload=payload,
         subject=subject,
+        deadline_s=changes.pop("deadline_s", PATIENT_S),
         **changes,
     )
 

@@ -14,15 +14,15 @@ from pathlib import Path
 
 import django_rq
 import pytest
-from django.conf import settings
 from django.db import transaction
 
 from console.embedded.ports import reserve_port
 from fleet.execution import states
 from fleet.execution.dispatch import JOB, subject_create, sweep
 from fleet.execution.models import Command, Subject
-from tests.children import Child, end_child, start_child
+from tests.children import end_child, start_child
 from tests.execution.orders import fresh, order_probe, order_start, order_stop
+from tests.execution.workers import ROOT, Hand, is_live, settle
 from tests.waiting import wait_until
 
 # Only the kernel's tables are emptied after each test: flushing all of them costs seconds.
@@ -31,53 +31,8 @@ pytestmark = [
     pytest.mark.faults,
 ]
 
-ROOT = Path(__file__).resolve().parents[2]
 # Counts its own starts, then lasts.
 COUNTED = ["sh", "-c", 'echo "$1" >>"$HOME/starts"; sleep 60', "sh"]
-
-
-class Hand(Child):
-    """A worker process; its work-horse is its child."""
-
-    def horses(self) -> list[int]:
-        found = []
-        for entry in Path("/proc").glob("[0-9]*/stat"):
-            try:
-                head, _, rest = entry.read_text().rpartition(") ")
-            except OSError:
-                continue
-            if int(rest.split()[1]) == self.pid and rest[0] not in "ZX":
-                found.append(int(head.split()[0]))
-        return found
-
-
-@pytest.fixture(scope="module")
-def hand_env(servers, django_db_setup, ssh_key) -> dict[str, str]:
-    base, _, _ = os.environ["DATABASE_URL"].rpartition("/")
-    return {
-        **os.environ,
-        "DATABASE_URL": f"{base}/{settings.DATABASES['default']['NAME']}",
-        "DJANGO_SETTINGS_MODULE": "console.settings",
-        "SSH_KEY_FILE": str(ssh_key),
-        "NODE_CIDRS": "127.0.0.0/8",
-    }
-
-
-@pytest.fixture(scope="module")
-def spawn_hand(hand_env, tmp_path_factory) -> Iterator[Callable[..., Hand]]:
-    hands: list[Hand] = []
-    logs = tmp_path_factory.mktemp("hands")
-
-    def spawn(**env: str) -> Hand:
-        argv = [sys.executable, "manage.py", "hands"]
-        hand = start_child(argv, {**hand_env, **env}, logs / f"{len(hands)}.log", ROOT)
-        hand.__class__ = Hand
-        hands.append(hand)
-        return hand
-
-    yield spawn
-    for hand in hands:
-        end_child(hand)
 
 
 @pytest.fixture(scope="module")
@@ -126,18 +81,6 @@ def extra_hand(spawn_hand) -> Iterator[Callable[[], Hand]]:
     yield make
     for hand in made:
         end_child(hand)
-
-
-def settle(*commands: Command, within_s: float = 60.0, state: str = "") -> list[Command]:
-    """Play the conductor's sweep until all are settled, or in `state`."""
-
-    def all_there() -> bool:
-        sweep()
-        found = {fresh(command).state for command in commands}
-        return found <= ({state} if state else states.TERMINAL)
-
-    wait_until(all_there, timeout_s=within_s, what=f"{[fresh(c).state for c in commands]} settled")
-    return [fresh(command) for command in commands]
 
 
 def starts(sshd) -> list[str]:
@@ -318,13 +261,6 @@ class TestStopOutranks:
         hand.send_signal(signal.SIGCONT)
         settle(stop, *probes)
         assert fresh(stop).claimed_at < min(fresh(probe).claimed_at for probe in probes)
-
-
-def is_live(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] not in "ZX"
-    except OSError:
-        return False
 
 
 class held_lock:

@@ -13,7 +13,7 @@ from fleet.execution.hands import carry_out
 from fleet.execution.models import Command, Host, Subject
 from fleet.execution.output import command_sections
 from fleet.execution.signals import command_settled
-from tests.execution.orders import fresh, order_probe, order_start, order_stop
+from tests.execution.orders import TREE, fresh, order_probe, order_start, order_stop
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.django_db
@@ -211,9 +211,10 @@ class TestCancel:
         assert command.state == states.CANCELLED
         assert command.settled_at
 
-    def test_a_started_subject_is_stopped_by_a_command_of_its_own(self, sshd):
-        start = order_start(sshd.host(), ["sleep", "100"])
+    def test_a_started_tree_is_stopped_by_a_command_of_its_own(self, sshd):
+        start = order_start(sshd.host(), ["sh", "-c", TREE])
         carry_out([start.pk])
+        wait_until(lambda: len(sshd.node.processes("s1")) >= 7, what="the whole tree")
         stop = command_cancel(command=fresh(start))
         assert stop.verb == "stop"
         assert command_cancel(command=fresh(start)) == stop

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -18,15 +19,8 @@ from hypothesis import strategies as st
 
 from fleet.execution import wire
 from tests.execution.local_node import SHIM, LocalNode, end_processes, local_node
+from tests.execution.orders import TREE
 from tests.waiting import wait_until
-
-TREE = """
-echo up
-setsid sh -c 'while :; do sleep 100; done' &
-sh -c 'trap "" TERM; while :; do sleep 100; done' &
-setsid sh -c 'trap "" TERM; exec sleep 300' &
-wait
-"""
 
 
 @pytest.fixture
@@ -189,7 +183,7 @@ class TestIdentity:
             "import ctypes,sys,time;"
             "ctypes.CDLL(None).prctl(15, sys.argv[1].encode(), 0, 0, 0);time.sleep(100)"
         )
-        pid = node.start("s1", 1, ["python3", "-c", code, name])["pid"]
+        pid = node.start("s1", 1, [sys.executable, "-c", code, name])["pid"]
         wait_until(lambda: name in Path(f"/proc/{pid}/stat").read_text(), what="the new name")
         assert node.status("s1")["answer"] == "RUNNING"
         assert node.stop("s1", 2)["answer"] == "GONE"
