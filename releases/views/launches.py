@@ -154,9 +154,10 @@ def launch_end(request: HttpRequest, name: str, generation: int) -> HttpResponse
     if len(reason) < REASON_MIN:
         raise Refused(_("Ending a unit needs a reason. Write why, then send again."))
     launch_stop(launch=found, reason=reason[:500], actor=actor_of(request))
-    messages.info(
-        request, _("%(name)s is being ended; every rank is proved gone.") % {"name": name}
+    said_now = _(
+        "%(name)s is being ended; it counts as stopped only when every rank is proved gone."
     )
+    messages.info(request, said_now % {"name": name})
     return redirect("launch", name, generation)
 
 
