@@ -10,6 +10,7 @@ rank dies).
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from fleet.readings.vllm_log import PHASES as ENGINE_PHASES
 from fleet.rules.message import say
 
 CREATED, PREFLIGHT, STARTING, LOADING, WARMING, READY = (
@@ -345,20 +346,7 @@ _DECIDERS = {
 }
 
 # In the order an engine goes through them (MODELS.md section 3).
-PHASES = (
-    "start",
-    "config",
-    "init",
-    "rendezvous",
-    "load",
-    "compile",
-    "profile",
-    "kv",
-    "capture",
-    "warmup",
-    "api",
-    "ready",
-)
+PHASES = ("start", *ENGINE_PHASES)
 
 
 def _age(seen: Snapshot, at: datetime) -> float:
