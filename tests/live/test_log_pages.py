@@ -17,6 +17,13 @@ T0 = 1_764_441_000_000
 ALL = LogFilter()
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine must not cut a search short here; what a slow one looks like has tests of its own."""
+    monkeypatch.setattr(logs, "SEARCH_S", 60.0)
+    monkeypatch.setattr(logs, "_LONGEST_MATCH_S", 30.0)
+
+
 @pytest.fixture
 def sources() -> list[LogSource]:
     """Two nodes whose lines alternate: 0.1 at T0, 1.1 at T0+1, 0.2 at T0+2 ...; rank = line % 8 (+ 8)."""
