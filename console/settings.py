@@ -175,8 +175,6 @@ SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = BEHIND_TLS
 SESSION_COOKIE_NAME = "__Host-session" if BEHIND_TLS else "flotilla-session"
 CSRF_COOKIE_NAME = "__Host-csrf" if BEHIND_TLS else "flotilla-csrf"
 SESSION_IDLE_S = 30 * 60
-# A sign-in older than this is asked again before an approval (design: one hour).
-STEP_UP_S = env.integer("STEP_UP_S", 3600, low=30, high=86400)
 
 SECURE_SSL_REDIRECT = BEHIND_TLS
 SECURE_HSTS_SECONDS = 31536000 if BEHIND_TLS else 0

@@ -97,9 +97,7 @@ def _fixed_env(options: Options) -> dict[str, str]:
     return {
         "HOST": options.host,
         "PORT": str(options.port),
-        "HANDS": str(options.hands),
         "LAB": "1" if options.has_lab else "0",
-        "LAB_LAUNCH": options.lab_launch,
         "SECRET_KEY": os.environ.get("SECRET_KEY") or secret,
     }
 
