@@ -1,4 +1,4 @@
-"""The rows of the launch grid: which phases of an engine's log belong to one row, and how long rows usually take. Pure."""
+"""The rows of the launch grid: which phases of an engine log belong to one row, and how long rows usually take."""
 
 from __future__ import annotations
 
