@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-from django.db import InterfaceError, OperationalError, connection
+from django.db import DatabaseError, InterfaceError, OperationalError, connection
 
 from fleet.execution import moves, states
 from fleet.execution.faults import fault_point, scaled
@@ -137,11 +137,22 @@ class Batch:
 
     def _settle(self, results: Sequence[Result]) -> None:
         held = [result for result in results if result.settlement.id in self.open]
-        if held:
+        try:
             self._insist(lambda: results_store(held))
+        except DatabaseError:
+            logger.exception("results cannot be stored together; one after the other")
+            for result in held:
+                self._settle_alone(result)
         for result in held:
             # Written, or taken over: in both cases it is not ours any more.
             self.open.pop(result.settlement.id, None)
+
+    def _settle_alone(self, result: Result) -> None:
+        try:
+            self._insist(lambda: results_store([result]))
+        except DatabaseError as error:
+            broken = _broken(self.open[result.settlement.id], error)
+            self._insist(lambda: results_store([broken]))
 
     def _beat(self) -> None:
         held = {pk: task.claimed.fence for pk, task in self.open.items()}

@@ -222,16 +222,25 @@ class Connection:
             try:
                 span = max(0.01, until - time.monotonic())
                 return self._transport.open_channel(kind, timeout=span, **target)
-            except paramiko.ChannelException as error:
+            except (SSHException, OSError, EOFError) as error:
+                if not self._is_refusal(error):
+                    raise self._broken(error, until, may_have_run=False) from error
+                why = getattr(error, "text", "refused")
                 if kind != "session":
                     port = target["dest_addr"][1]
-                    raise HttpFailed(f"{self.name}: port {port}: {error.text}") from error
+                    raise HttpFailed(f"{self.name}: port {port}: {why}") from error
                 # A place is free only when the remote process has ended, a moment after its channel.
                 if time.monotonic() + _SESSION_WAIT_S >= until:
-                    raise Unreachable(f"{self.name}: no more sessions: {error.text}") from error
+                    raise Unreachable(f"{self.name}: no more sessions: {why}") from error
                 time.sleep(_SESSION_WAIT_S)
-            except (SSHException, OSError, EOFError) as error:
-                raise self._broken(error, until, may_have_run=False) from error
+
+    def _is_refusal(self, error: Exception) -> bool:
+        """Tell a node's refusal of one channel from a broken connection.
+
+        paramiko keeps one exception for all threads: of two refused at once, one finds none.
+        """
+        is_bare = str(error) == "Unable to open channel." and self.is_alive
+        return isinstance(error, paramiko.ChannelException) or is_bare
 
     def _broken(self, error: Exception, until: float, *, may_have_run: bool) -> RemoteError:
         if time.monotonic() >= until:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 _DEPTH = 8
@@ -23,4 +24,6 @@ def storable_json(value: Any, depth: int = _DEPTH) -> Any:
         return {storable_text(str(key)): storable_json(item, depth - 1) for key, item in items}
     if isinstance(value, list):
         return [storable_json(item, depth - 1) for item in value] if depth else []
+    if isinstance(value, float) and not math.isfinite(value):
+        return None  # JSON of the database has no NaN
     return value

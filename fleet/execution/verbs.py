@@ -158,8 +158,13 @@ def _probe_sections(body: Body, payload: dict[str, Any]) -> Iterator[Section]:
     for wanted in payload["sections"]:
         head = _head(body, name=wanted["name"], key="section", cap=SECTION_CAP_BYTES)
         raw = body.read_exact(head["bytes"])
-        rc, ms = (head.get(key) if isinstance(head.get(key), int) else None for key in ("rc", "ms"))
+        rc, ms = _small(head.get("rc"), 255), _small(head.get("ms"), 10**8)
         yield Section(wanted["name"], rc, ms, bool(head.get("truncated")), _why_not(rc), raw)
+
+
+def _small(value: Any, high: int) -> int | None:
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    return value if is_whole and 0 <= value <= high else None
 
 
 def _why_not(rc: int | None) -> str:

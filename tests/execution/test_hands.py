@@ -5,9 +5,10 @@ import threading
 from datetime import timedelta
 
 import pytest
+from django.db import DataError
 from django.utils import timezone
 
-from fleet.execution import moves, states
+from fleet.execution import moves, results, states
 from fleet.execution.dispatch import command_cancel, command_dispatch, subject_create
 from fleet.execution.hands import carry_out
 from fleet.execution.models import Command, Host, Subject
@@ -291,6 +292,40 @@ class TestForeignNode:
         carry_out([command.pk])
         assert fresh(command).state == states.FAILED
         assert word in fresh(command).explanation
+
+    def test_numbers_that_are_none_are_left_out(self, make_sshd):
+        sshd = make_sshd(start=False)
+        (sshd.directory / "lie").write_text(
+            '{"answer":"PROBE","subject":"node","x":NaN,"y":[1e999],"z":"\\ud800\\u0000"}\n'
+            '{"section":"hello","rc":1e2,"ms":-5,"bytes":2}\nok'
+        )
+        sshd.force = f"/bin/cat {sshd.directory}/lie"
+        sshd.start()
+        command = order_probe(sshd.host())
+        carry_out([command.pk])
+        command = fresh(command)
+        assert command.state == states.SUCCEEDED, command.explanation
+        assert (command.answer["x"], command.answer["y"]) == (None, [None])
+        section = command_sections(command)["hello"]
+        assert (section.rc, section.ms, section.body) == (None, None, b"ok")
+
+    def test_one_result_that_cannot_be_stored_spoils_no_other(self, sshd, monkeypatch):
+        commands = [order_probe(sshd.host(), f"p{n}") for n in range(1)]
+        commands += [order_probe(commands[0].host, f"p{n}") for n in range(1, 4)]
+        store = results.moves.commands_settle
+
+        def settle(settlements):
+            if any(
+                one.id == commands[1].pk and one.state == states.SUCCEEDED for one in settlements
+            ):
+                raise DataError("cannot be stored")
+            return store(settlements)
+
+        monkeypatch.setattr(results.moves, "commands_settle", settle)
+        carry_out([command.pk for command in commands])
+        found = [fresh(command).state for command in commands]
+        assert found == [states.SUCCEEDED, states.FAILED, states.SUCCEEDED, states.SUCCEEDED]
+        assert "a fault of the console" in fresh(commands[1]).explanation
 
     def test_a_poor_path_still_works(self, make_sshd):
         sshd = make_sshd(start=False)
