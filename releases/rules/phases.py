@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 PREFLIGHT, GOLDEN = "preflight", "golden"
-# Row by row, in the order of a start; the golden warm-up is ours, the rest is the engine's.
+# Row by row, in the order of a start. Pre-flight has no phase: it is over before a node runs anything.
 ROWS: dict[str, tuple[str, ...]] = {
     PREFLIGHT: (),
     "start": ("start", "config", "init"),
@@ -15,7 +15,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "load": ("load",),
     "compile": ("compile", "profile", "kv"),
     "capture": ("capture", "warmup", "api"),
-    GOLDEN: (),
+    GOLDEN: ("golden",),
 }
 ROW_OF = {phase: row for row, phases in ROWS.items() for phase in phases}
 
@@ -39,6 +39,27 @@ def join_spans(spans: Iterable[Span]) -> Span | None:
     ends = [span.ended_at for span in found]
     last = None if any(end is None for end in ends) else max(end for end in ends if end)
     return Span(min(span.started_at for span in found), last)
+
+
+def clip_to_golden(
+    rows: Mapping[str, Sequence[Span]], begin: datetime | None = None
+) -> dict[str, list[Span]]:
+    """End every engine row where the golden warm-up begins: a follower's log never says that it is done.
+
+    `begin` is that moment when the rows are of a node that asks no golden prompts.
+    """
+    begin = min((span.started_at for span in rows.get(GOLDEN, ())), default=begin)
+    if begin is None:
+        return {row: list(spans) for row, spans in rows.items()}
+    return {
+        row: list(spans) if row == GOLDEN else [_ended_by(span, begin) for span in spans]
+        for row, spans in rows.items()
+    }
+
+
+def _ended_by(span: Span, at: datetime) -> Span:
+    end = min(span.ended_at or at, at)
+    return Span(min(span.started_at, end), end)
 
 
 def quantile(values: Sequence[float], share: float) -> float | None:

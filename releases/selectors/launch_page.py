@@ -9,7 +9,7 @@ from fleet.execution.models import Command, LogStream, Scrape
 from fleet.execution.streams import StoredLine, lines_before
 from fleet.models import Evidence
 from releases.models import Launch, LaunchPhase, LaunchPosition
-from releases.rules.phases import GOLDEN, PREFLIGHT, ROW_OF, Span, join_spans
+from releases.rules.phases import GOLDEN, PREFLIGHT, ROW_OF, Span, clip_to_golden, join_spans
 
 LINES_READ = 60
 TAIL_SHOWN = 8
@@ -27,7 +27,8 @@ class PlaceSeen:
 
     @property
     def current_row(self) -> str:
-        return ROW_OF.get(self.place.phase, "start" if self.place.start_id else "")
+        """The row in which the node's own log stands; an engine that is ready waits for the golden prompts."""
+        return GOLDEN if self.place.phase == "ready" else ROW_OF.get(self.place.phase, "start")
 
 
 @dataclass
@@ -80,23 +81,25 @@ def launch_page(launch: Launch) -> LaunchSeen:
 def _places(launch: Launch) -> list[PlaceSeen]:
     rows = launch.positions.select_related("node__host", "subject__stream", "start", "stop")
     places = {row.pk: PlaceSeen(row, getattr(row.subject, "stream", None)) for row in rows}
+    phases = list(LaunchPhase.objects.filter(position__launch=launch))
+    golden = min((phase.started_at for phase in phases if phase.name == GOLDEN), default=None)
     found: dict[int, dict[str, list[Span]]] = {}
-    for phase in LaunchPhase.objects.filter(position__launch=launch):
+    for phase in phases:
         places[phase.position_id].phases.add(phase.name)
         if row := ROW_OF.get(phase.name):
             spans = found.setdefault(phase.position_id, {}).setdefault(row, [])
             spans.append(Span(phase.started_at, phase.ended_at))
     for pk, rows_of in found.items():
+        clipped = clip_to_golden(rows_of, golden)
         places[pk].rows = {
-            row: span for row, spans in rows_of.items() if (span := join_spans(spans))
+            row: span for row, spans in clipped.items() if (span := join_spans(spans))
         }
     return list(places.values())
 
 
 def _add_own_rows(seen: LaunchSeen) -> None:
-    """Add the rows that no engine log tells: pre-flight, start before the first line, golden warm-up."""
+    """Add the rows that no engine log tells: pre-flight, and the start before the first line."""
     launch = seen.launch
-    golden = seen.commands_of("golden/")
     for place in seen.places:
         start = place.place.start
         began = start.created_at if start else None
@@ -107,8 +110,6 @@ def _add_own_rows(seen: LaunchSeen) -> None:
                 default=None,
             )
             place.rows["start"] = Span(start.created_at, following)
-        if golden:
-            place.rows[GOLDEN] = Span(golden[0].created_at, launch.ready_at or launch.ended_at)
         if launch.ended_at:
             place.rows = {
                 row: Span(span.started_at, span.ended_at or launch.ended_at)
@@ -140,17 +141,11 @@ def row_history(launch: Launch) -> dict[str, list[float]]:
     began_at = dict(starts.values_list("launch", "start__created_at"))
     for row in earlier:
         found = spans[row.pk]
-        last = max(
-            (span.ended_at for some in found.values() for span in some if span.ended_at),
-            default=None,
-        )
         if row.pk in began_at:
             found[PREFLIGHT] = [Span(row.created_at, began_at[row.pk])]
-        if last and row.ready_at:
-            found[GOLDEN] = [Span(min(last, row.ready_at), row.ready_at)]
     history: dict[str, list[float]] = {row: [] for row in ROW_ORDER}
     for found in spans.values():
-        for name, some in found.items():
+        for name, some in clip_to_golden(found).items():
             if (span := join_spans(some)) and span.ended_at:
                 history[name].append(span.seconds(span.ended_at))
     return history

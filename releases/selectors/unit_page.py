@@ -9,7 +9,7 @@ from django.db.models import Count, Q
 from fleet.execution.models import Scrape
 from fleet.models import Member, Replica, TrailEntry
 from releases.models import Launch, LaunchPhase, LaunchPosition
-from releases.rules.phases import GOLDEN, PREFLIGHT, ROW_OF, Span, join_spans
+from releases.rules.phases import PREFLIGHT, ROW_OF, Span, clip_to_golden, join_spans
 from releases.selectors.launch_page import ROW_ORDER
 
 GENERATIONS_SHOWN = 12
@@ -101,13 +101,12 @@ def _generations(launches: list[Launch]) -> list[Generation]:
 
 
 def _rows(launch: Launch, found: dict[str, list[Span]], preflight: Span | None) -> dict[str, Span]:
-    rows = {row: span for row, spans in found.items() if (span := join_spans(spans))}
+    rows = {
+        row: span for row, spans in clip_to_golden(found).items() if (span := join_spans(spans))
+    }
     end = launch.ready_at or launch.ended_at
     if preflight:
         rows[PREFLIGHT] = preflight
-    ends = [span.ended_at for span in rows.values() if span.ended_at]
-    if launch.ready_at and ends:
-        rows[GOLDEN] = Span(min(max(ends), launch.ready_at), launch.ready_at)
     if end:
         rows = {
             row: Span(span.started_at, min(span.ended_at or end, end)) for row, span in rows.items()

@@ -99,3 +99,6 @@ def _note_numbers(state: dict[str, Any], reader: PhaseReader) -> None:
     numbers = state.setdefault("numbers", {})
     for name in reader.facts.names():
         numbers[name] = reader.facts.value(name)
+    for name in ("shards", "shapes"):  # (done, all); what the launch grid shows as percent
+        if pair := getattr(reader.facts, name):
+            state[name] = list(pair)

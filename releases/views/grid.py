@@ -12,6 +12,8 @@ from releases.rules.phases import GOLDEN, PREFLIGHT, Span
 from releases.selectors.launch_page import ROW_ORDER, LaunchSeen, PlaceSeen
 from releases.views.words import ROW_WORDS
 
+_ENDING = frozenset({rules.FAILED, rules.STOPPED, rules.STOPPING, rules.FREEZING})
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -68,41 +70,34 @@ def done_rows(seen: LaunchSeen) -> list[str]:
 
 def _cell(seen: LaunchSeen, place: PlaceSeen, row: str) -> Cell:
     launch, order = seen.launch, ROW_ORDER.index
-    current = "ready" if launch.ready_at else _current(launch.state, place)
-    if current == "ready" or (current and order(row) < order(current)):
+    at = _standing(seen, place)
+    if at == "ready" or order(row) < order(at):
         return Cell("ok")
-    if row != current:
-        return (
-            Cell("ok")
-            if row in place.rows and row not in {PREFLIGHT, GOLDEN} and _left(place, row)
-            else Cell("")
-        )
+    if row != at:
+        return Cell("")
     if _is_down(launch.state, place):
         return Cell("crit")
-    if launch.state in {rules.FAILED, rules.STOPPED, rules.STOPPING, rules.FREEZING}:
+    if launch.state in _ENDING or (row == GOLDEN and place.place.position > 0):
         return Cell("wait")
     return Cell("run", _percent(place, row))
 
 
-def _current(state: str, place: PlaceSeen) -> str:
-    """The row in which a node stands now, or stood when the launch ended."""
-    if state in {rules.CREATED, rules.PREFLIGHT} or not place.place.start_id:
+def _standing(seen: LaunchSeen, place: PlaceSeen) -> str:
+    """The row in which a node stands now, or stood when the launch ended; `ready` behind all rows."""
+    launch = seen.launch
+    if launch.ready_at:
+        return "ready"
+    if launch.state in {rules.CREATED, rules.PREFLIGHT} or not place.place.start_id:
         return PREFLIGHT
-    if "ready" in place.phases and GOLDEN in place.rows:
+    if launch.state == rules.WARMING or any(GOLDEN in other.rows for other in seen.places):
         return GOLDEN
-    if GOLDEN in place.rows and state in {rules.WARMING, rules.READY}:
-        return GOLDEN
-    return place.current_row or "start"
-
-
-def _left(place: PlaceSeen, row: str) -> bool:
-    return place.rows[row].ended_at is not None
+    return place.current_row
 
 
 def _is_down(state: str, place: PlaceSeen) -> bool:
     """Whether this node is where it went wrong: its log says so, or its process ended by itself."""
     subject = place.place.subject
-    if place.place.reader_state.get("failure"):
+    if place.place.reader_state.get("fatal"):
         return True
     if subject is None:
         return state == rules.FAILED

@@ -90,7 +90,9 @@ def open_page(chromium: Any, served: str) -> Iterator[Callable[..., Any]]:
     contexts = []
 
     def open_at(path: str, *, look: str = "dark", person: str = "ana", **options: Any) -> Any:
-        context = chromium.new_context(base_url=served, **{**LOOKS[look], **options})
+        # turning signs repaint all the time, which a machine without a graphics card pays for
+        still = {"reduced_motion": "reduce"}
+        context = chromium.new_context(base_url=served, **{**still, **LOOKS[look], **options})
         contexts.append(context)
         page = context.new_page()
         page.complaints = watch_page(page, served)

@@ -493,6 +493,8 @@ def _place(row: Launch, member: Member, began: datetime, upto: int, ended: datet
         LaunchPhase.objects.create(position=place, name="ready", started_at=at)
         golden = f"launch:{row.public_id}/golden/zh-arithmetic#1"
         if member.position == 0:
+            end = at + timedelta(seconds=21)
+            LaunchPhase.objects.create(position=place, name="golden", started_at=at, ended_at=end)
             made = factories.make_command(
                 member.node.host, golden, verb="http", queue="gate", state="succeeded"
             )

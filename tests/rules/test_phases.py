@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from releases.rules.phases import ROWS, Span, estimate_left, join_spans, quantile
+from releases.rules.phases import ROWS, Span, clip_to_golden, estimate_left, join_spans, quantile
 
 NOON = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
 
@@ -47,3 +47,21 @@ def test_it_estimates_what_is_left_from_the_rows_that_are_not_done():
 def test_a_row_that_takes_longer_than_ever_counts_as_nothing_left_of_it():
     left = estimate_left({"load": [300]}, {"load": 900}, [])
     assert left.high_s == 0
+
+
+def test_an_engine_row_ends_where_the_golden_warm_up_begins():
+    clipped = clip_to_golden(
+        {"capture": [Span(NOON), Span(NOON, after(5))], "golden": [Span(after(9))]}
+    )
+    assert clipped["capture"] == [Span(NOON, after(9)), Span(NOON, after(5))]
+    assert clipped["golden"] == [Span(after(9))]
+
+
+def test_a_follower_is_clipped_by_the_golden_warm_up_of_the_first_node():
+    assert clip_to_golden({"capture": [Span(NOON)]}, after(9)) == {
+        "capture": [Span(NOON, after(9))]
+    }
+
+
+def test_nothing_is_clipped_before_the_golden_warm_up():
+    assert clip_to_golden({"load": [Span(NOON)]}) == {"load": [Span(NOON)]}
