@@ -2,17 +2,22 @@
 happens without it.
 """
 
+import secrets
 import sys
 from pathlib import Path
 
 from console import env
+from console.embedded.places import secret_file
 
 BASE_DIR = env.BASE_DIR
 STATE_DIR = env.state_dir()
 
 # Without SECRET_KEY a fresh one is written to STATE_DIR once; several hosts must share one by the
 # variable.
-SECRET_KEY = env.text("SECRET_KEY") or "unsafe-until-make-up-writes-one"
+SECRET_KEY = env.text("SECRET_KEY") or (
+    # A command in a fresh clone keeps nothing, so it needs no folder and a key of its own will do.
+    secret_file(STATE_DIR / "secret-key") if STATE_DIR.is_dir() else secrets.token_urlsafe(48)
+)
 DEBUG = env.flag("DEBUG")
 
 # HOST and PORT of the web server; ALLOWED_HOSTS adds the names under which browsers reach it.
@@ -219,6 +224,8 @@ WHITENOISE_AUTOREFRESH = DEBUG
 # Addresses that a node may have (CIDRs). On loopback the lab's block is allowed without being
 # named.
 NODE_CIDRS = env.words("NODE_CIDRS", "127.0.0.0/8" if IS_LOOPBACK else "")
+# What masks secrets in the output of commands before it is stored.
+EXECUTION_REDACT = "fleet.rules.redact.redact_text"
 # The private key that opens the nodes; the lab brings its own.
 SSH_KEY_FILE = Path(env.text("SSH_KEY_FILE", str(STATE_DIR / "lab" / "ssh" / "id_ed25519")))
 # LAB=1 while the rehearsal lab runs: seed accounts may sign in, pages are marked.

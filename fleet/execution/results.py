@@ -5,13 +5,15 @@ What may have happened on a node and cannot be confirmed is unknown, and is aske
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import F, Q, Value
 from django.db.models.functions import Coalesce, Greatest, Now
+from django.utils.module_loading import import_string
 
 from fleet.execution import moves, signals, states
 from fleet.execution.faults import fault_point, scaled
@@ -182,10 +184,24 @@ def host_key_seen(host: Host, error: HostKeyError) -> None:
 
 
 def _store_outputs(results: Iterable[Result]) -> None:
-    rows = [sections_pack(r.command.pk, r.sections) for r in results if r.sections]
+    redact = import_string(settings.EXECUTION_REDACT)
+    rows = [
+        sections_pack(r.command.pk, [_redacted(section, redact) for section in r.sections])
+        for r in results
+        if r.sections
+    ]
     CommandOutput.objects.bulk_create(
         rows, update_conflicts=True, unique_fields=["command"], update_fields=["sections", "body"]
     )
+
+
+def _redacted(section: Section, redact: Callable[[str], str]) -> Section:
+    """Mask secrets before anything is stored; bytes that are no text pass through unharmed.
+
+    `sha256` stays that of the file on the node.
+    """
+    text = section.body.decode("utf-8", "surrogateescape")
+    return replace(section, body=redact(text).encode("utf-8", "surrogateescape"))
 
 
 def _with_details(result: Result) -> Result:
