@@ -28,8 +28,6 @@ SCAN_EVERY_S = 60.0
 _ANSWER_S = 10.0
 _CONNECT_S = 30.0
 _DIAL_FLOOR_S = 2.0  # a loaded machine takes this long, however fast a test's clock
-# A subject name that no subject has: asking for it proves that the node answers.
-_NOBODY = "watch-is-there"
 
 
 class NodeWatch(threading.Thread):
@@ -91,7 +89,7 @@ class NodeWatch(threading.Thread):
             self._wake.clear()
 
     def _round(self) -> None:
-        connection, is_new = self.link.open(_CONNECT_S)
+        connection, is_new = self._open()
         if is_new:
             self._answered()
             self._dialled_at = self._answered_at
@@ -101,10 +99,18 @@ class NodeWatch(threading.Thread):
         if is_new or time.monotonic() >= self._scan_at:
             self._scan(connection)
         work = [one for one in self._work if one.is_open]
-        statuses = {one.subject_id: self._status(connection, one.name) for one in work}
-        if not work:
-            self._status(connection, _NOBODY)
-        self.report(statuses)
+        self.report({one.subject_id: self._status(connection, one.name) for one in work})
+        # Nothing to ask about: the banner and the keepalive of the open connection are answer enough, and
+        # spare an idle node a shell every few seconds. The scan asks the shim itself once a minute.
+        if not work and connection.is_alive and not self.silence_why:
+            self._answered()
+
+    def _open(self) -> tuple[Connection, bool]:
+        connection, is_new = self.link.open(_CONNECT_S)
+        if not connection.is_alive:
+            self.link.drop(connection)
+            connection, is_new = self.link.open(_CONNECT_S)
+        return connection, is_new
 
     def _dial(self) -> None:
         """Hands dial anew for every job: a node that takes no new connection is no use to them."""

@@ -41,7 +41,7 @@ class AwakeClock:
 
     def __init__(self, stall_s: float, clock: Callable[[], float] = time.monotonic):
         self._clock = clock
-        self._stall_s = stall_s
+        self.stall_s = stall_s
         self._lock = threading.Lock()
         self._last = clock()
         self._awake_s = 0.0
@@ -53,7 +53,7 @@ class AwakeClock:
             now = self._clock()
             gap = now - self._last
             self._last = now
-            if gap > self._stall_s:
+            if gap > self.stall_s:
                 self.stalls += 1
                 return gap
             self._awake_s += gap

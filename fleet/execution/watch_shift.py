@@ -40,7 +40,6 @@ logger = logging.getLogger(__name__)
 
 STORE_EVERY_S = 0.5  # the design asks for 1 s at most
 PLAN_EVERY_S = 1.0
-_TICK_S = 0.1
 _STALL_S = 5.0
 _CALL_S = 60.0
 _HEARTBEAT_S = 5.0
@@ -171,7 +170,7 @@ class Shift:
     # the threads that keep the shift alive
 
     def _keep_awake(self) -> None:
-        while not self._ending.wait(_TICK_S):
+        while not self._ending.wait(self.awake.stall_s / 10):
             stall_s = self.awake.tick()
             if stall_s:
                 logger.warning(

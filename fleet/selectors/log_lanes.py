@@ -18,7 +18,7 @@ from fleet.rules.log_lanes import Lane, Span, lay_out
 from fleet.selectors.logs import LogSource
 
 # A short log is drawn line by line; in a long one a chunk is narrower than a bin.
-_EXACT_CHUNKS = 12
+_EXACT_CHUNKS = 4
 _COLLECTIVE_CHUNKS = 2
 
 

@@ -28,19 +28,25 @@ from releases.views.log_words import LEVEL_WORDS
 LANE_WIDTH = 600
 _NAMED_RANKS = 16
 _AXIS_MARKS = 5
-_CLASSES = {"D": "dbg", "I": "info", "W": "warn", "E": "err"}
-_SIGNS = {"D": "info", "I": "info", "W": "warn", "E": "crit"}
-_TONES = {"D": "idle", "I": "idle", "W": "warn", "E": "crit"}
+# level -> class of the row, sign, tone
+_LOOKS = {
+    "D": ("dbg", "info", "idle"),
+    "I": ("info", "info", "idle"),
+    "W": ("warn", "warn", "warn"),
+    "E": ("err", "crit", "crit"),
+}
 
 
 @dataclass(slots=True)
 class DrawnLine:
-    """One line as the page shows it. `key` is its permanent name: node position and number."""
+    """One line as the page shows it, all words ready: a page has hundreds, and filters would cost.
+
+    `key` is its permanent name: node position and number. `text` is empty when some of it is bold.
+    """
 
     key: str
-    number: int
-    stream_id: int
-    at_ms: int
+    number: str
+    stream: str
     iso: str
     hour: str
     rest: str
@@ -50,10 +56,11 @@ class DrawnLine:
     look: str
     sign: str
     tone: str
-    word: Any
+    word: str
     subsystem: str
+    text: str
     pieces: list[Piece]
-    is_marked: bool = False
+    is_marked: bool
 
 
 @dataclass(slots=True)
@@ -92,26 +99,28 @@ def _draw_row(row: Row[SeenLine], marked: frozenset[str]) -> DrawnRow:
 
 def draw_line(seen: SeenLine, marked: frozenset[str] = frozenset()) -> DrawnLine:
     """Draw one line in the person's zone."""
-    line = seen.line
+    line, key = seen.line, seen.key
     local = timezone.localtime(line.at)
+    pieces = show_pieces(line.text)
+    look, sign, tone = _LOOKS.get(line.level, _LOOKS["I"])
     return DrawnLine(
-        key=seen.key,
-        number=line.number,
-        stream_id=seen.source.stream_id,
-        at_ms=seen.at_ms,
+        key=key,
+        number=str(line.number),
+        stream=str(seen.source.stream_id),
         iso=line.at.isoformat(timespec="milliseconds"),
-        hour=f"{local:%H:}",
-        rest=f"{local:%M:%S}.{local.microsecond // 1000:03d}",
+        hour=f"{local.hour:02d}:",
+        rest=f"{local.minute:02d}:{local.second:02d}.{local.microsecond // 1000:03d}",
         rank=rank_word(line.rank, seen.source),
         node=seen.source.node,
         level=line.level,
-        look=_CLASSES.get(line.level, "info"),
-        sign=_SIGNS.get(line.level, "info"),
-        tone=_TONES.get(line.level, "idle"),
-        word=LEVEL_WORDS.get(line.level, LEVEL_WORDS["I"]),
+        look=f"{look} at" if key in marked else look,
+        sign=sign,
+        tone=tone,
+        word=str(LEVEL_WORDS.get(line.level, LEVEL_WORDS["I"])),
         subsystem=line.subsystem,
-        pieces=show_pieces(line.text),
-        is_marked=seen.key in marked,
+        text=pieces[0].text if len(pieces) == 1 and not pieces[0].is_bold else "",
+        pieces=pieces,
+        is_marked=key in marked,
     )
 
 

@@ -14,7 +14,7 @@ from fleet.execution.states import SUBJECT_ENDED
 from fleet.readings.log_subsystem import SUBSYSTEMS
 from fleet.rules.log_filter import NO_RANK, LogFilter
 from fleet.selectors import logs
-from fleet.selectors.log_lanes import collectives_of, lane_chart
+from fleet.selectors.log_lanes import lane_chart
 from fleet.selectors.logs import LogPage, LogSource
 from releases.marks import launch_mark
 from releases.models import Launch
@@ -49,6 +49,7 @@ def page_context(asked: Asked, page: LogPage, problem: str, *, is_folding: bool)
     )
     base = reverse("log", args=[launch.replica.name, launch.generation])
     streams = _streams(asked.sources)
+    reached = log_side.reached_of(asked.sources)
     return {
         **head_context(launch, asked.sources),
         "rows": rows,
@@ -56,9 +57,9 @@ def page_context(asked: Asked, page: LogPage, problem: str, *, is_folding: bool)
         "problem": problem,
         "wanted": wanted,
         "filters": _filters(base, wanted, asked.sources, streams, is_folding),
-        "lanes": _lanes(base, asked),
+        "lanes": _lanes(base, asked, reached),
         "side": _side(asked, page, base),
-        "collectives": log_side.collective_table(asked.sources, None),
+        "collectives": log_side.collective_table(reached),
         "links": _links(base, page, wanted, is_folding),
         "start": _start(asked, page, streams, base, rows),
         "totals": _totals(streams),
@@ -184,9 +185,9 @@ def _first_error(
     return {"key": first.key, "url": f"{base}?at={first.key}#L{first.key}"}
 
 
-def _lanes(base: str, asked: Asked) -> dict[str, Any]:
+def _lanes(base: str, asked: Asked, reached: log_side.Reached) -> dict[str, Any]:
     chart = lane_chart(asked.sources)
-    last = {rank: one for source in asked.sources for rank, one in collectives_of(source).items()}
+    last = {rank: one for _source, found in reached for rank, one in found.items()}
     links = {
         rank: log_drawn.with_query(base, _with_rank(asked.wanted, rank).query())
         for source in asked.sources

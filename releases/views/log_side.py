@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 
 from fleet.models import Gpu
 from fleet.readings.vllm_log.failures import read_failure
-from fleet.rules.collectives import parse_collective, ranks_behind
+from fleet.rules.collectives import Collective, parse_collective, ranks_behind
 from fleet.rules.log_text import show_text
 from fleet.selectors.log_lanes import collectives_of
 from fleet.selectors.logs import LogSource, SeenLine
@@ -61,13 +61,20 @@ def _moment(at: datetime) -> str:
     return f"{at:%m-%d %H:%M:%S}.{ms:03d} {zone_name(at)}"
 
 
-def collective_table(sources: list[LogSource], wanted: LogSource | None) -> dict[str, Any] | None:
-    """Return how far each rank of a node came, with its card's clock; None when no line tells.
+Reached = list[tuple[LogSource, dict[int, Collective]]]
 
-    Without a wanted node the first that has a rank behind is taken, else the first that tells anything.
+
+def reached_of(sources: list[LogSource]) -> Reached:
+    """Return the last collective of every rank, node by node."""
+    return [(source, collectives_of(source)) for source in sources]
+
+
+def collective_table(reached: Reached) -> dict[str, Any] | None:
+    """Return how far each rank of one node came, with its card's clock; None when no line tells.
+
+    The first node that has a rank behind is taken, else the first that tells anything.
     """
-    tables = [(source, collectives_of(source)) for source in ([wanted] if wanted else sources)]
-    told = [(source, last) for source, last in tables if last]
+    told = [(source, last) for source, last in reached if last]
     if not told:
         return None
     source, last = next(((s, found) for s, found in told if ranks_behind(found)), told[0])

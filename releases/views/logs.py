@@ -118,10 +118,7 @@ def _side(request: HttpRequest, asked: Asked) -> HttpResponse:
     seen = logs.line_seen(asked.sources, *place) if place else None
     if seen is None:
         raise Http404(_("This log has no such line."))
-    context = {
-        "side": log_side.side_of(seen, _log_url(asked.launch)),
-        "collectives": log_side.collective_table(asked.sources, seen.source),
-    }
+    context = {"side": log_side.side_of(seen, _log_url(asked.launch))}
     return render(request, "components/_log_side.html", context)
 
 

@@ -51,13 +51,13 @@
       const key = this.key(line), local = new Date(line.at + this.offsetMs);
       row.className = `ln ${looks[line.level] || "info"}`;
       row.id = `L${key}`;
-      Object.assign(row.dataset, { s: line.stream, n: line.number, t: line.at, r: this.rank(line) });
+      Object.assign(row.dataset, { s: line.stream, n: line.number });
       number.href = `#L${key}`;
       number.textContent = line.number;
       time.dateTime = time.title = new Date(line.at).toISOString();
       time.firstChild.textContent = `${pad(local.getUTCHours(), 2)}:`;
       time.lastChild.nodeValue = `${pad(local.getUTCMinutes(), 2)}:${pad(local.getUTCSeconds(), 2)}.${pad(local.getUTCMilliseconds(), 3)}`;
-      rank.textContent = row.dataset.r;
+      rank.textContent = this.rank(line);
       rank.title = this.node.get(line.stream) || "";
       level.className = `t-${tones[line.level] || "idle"}`;
       level.firstChild.setAttribute("aria-label", this.words[line.level.toLowerCase()] || "");
