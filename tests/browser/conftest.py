@@ -21,6 +21,7 @@ call_command("migrate", interactive=False, verbosity=0)
 from tests.browser import scene
 scene.draw()
 """
+PATIENCE_MS = 120_000  # of a machine on which many tests run at once
 LOOKS = {
     "dark": {"viewport": {"width": 1440, "height": 900}, "color_scheme": "dark"},
     "light": {"viewport": {"width": 1440, "height": 900}, "color_scheme": "light"},
@@ -95,6 +96,7 @@ def open_page(chromium: Any, served: str) -> Iterator[Callable[..., Any]]:
         context = chromium.new_context(base_url=served, **{**still, **LOOKS[look], **options})
         contexts.append(context)
         page = context.new_page()
+        page.set_default_timeout(PATIENCE_MS)
         page.complaints = watch_page(page, served)
         sign_in(page, served, person)
         page.goto(path)
