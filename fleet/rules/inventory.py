@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -35,6 +36,17 @@ class NodeRow:
 
 class BadRow(ValueError):
     """A row that is refused; the message says which field, what was expected and what was found."""
+
+
+def read_rows(text: str) -> list[Mapping[str, Any]]:
+    """Read an inventory: a JSON list of objects. Raises BadRow for everything else."""
+    try:
+        rows = json.loads(text.removeprefix("\ufeff"))
+    except (ValueError, RecursionError) as error:
+        raise BadRow(f"expected JSON, found something else: {error}") from None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise BadRow("expected a JSON list of objects, one for each node")
+    return rows
 
 
 def check_row(

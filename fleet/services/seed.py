@@ -5,6 +5,7 @@ The accounts exist only on a loopback console with its lab on; console/auth.py r
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -42,6 +43,7 @@ _POOLS: tuple[dict[str, Any], ...] = (
         "is_spare": True,
     },
 )
+_UNIT = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?", re.ASCII)
 _GPUS = 8
 _SPARE_FLOOR = 3  # of six (design: numbers)
 
@@ -50,10 +52,13 @@ _SPARE_FLOOR = 3  # of six (design: numbers)
 def fleet_seed(rows: Sequence[Mapping[str, Any]], *, actor: Actor) -> Imported:
     """Bring the lab's nodes, pools and units in line with its inventory; reserved units are left alone."""
     done = inventory_import(rows, origin="lab", actor=actor, repin=True)
-    names = {str(row["name"]) for row in rows}
-    _retire_missing(names, actor)
-    _bring_back(names, actor)
-    units = _units(rows)
+    taken = {*done.added, *done.changed, *done.equal}
+    # A row that was refused retires nothing: the node may well be there.
+    named = {str(row.get("name")) for row in rows if isinstance(row, Mapping)}
+    _retire_missing({name for name in named if "\0" not in name}, actor)
+    _bring_back(taken, actor)
+    units = _units([row for row in rows if isinstance(row, Mapping) and row.get("name") in taken])
+    done.refused += [(name[:64], why) for name, why in _unit_problems(units)]
     _pools_seed(units, len(rows))
     for name, (pool, nodes) in units.items():
         _unit_seed(name, pool, nodes)
@@ -88,10 +93,30 @@ def people_seed(*, actor: Actor) -> list[str]:
 def _units(rows: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, list[str]]]:
     """Return unit name -> (pool, node names in position order); spares have no unit."""
     units: dict[str, tuple[str, list[str]]] = {}
-    for row in sorted(rows, key=lambda row: (row.get("unit") or "", row.get("position") or 0)):
-        if row.get("unit"):
-            units.setdefault(row["unit"], (row["pool"], []))[1].append(row["name"])
+    members = [row for row in rows if row.get("unit")]
+    for row in sorted(members, key=lambda row: (str(row["unit"]), str(row.get("position") or 0))):
+        pool = str(row.get("pool") or "")
+        units.setdefault(str(row["unit"]), (pool, []))[1].append(row["name"])
     return units
+
+
+def _unit_problems(units: dict[str, tuple[str, list[str]]]) -> list[tuple[str, str]]:
+    """Take units that cannot be out of `units`; return their names and why. Their nodes stay spares."""
+    pools = [pool["slug"] for pool in _POOLS if not pool.get("is_spare")]
+    problems = []
+    for name, (pool, _nodes) in list(units.items()):
+        if not _UNIT.fullmatch(name):
+            problems.append(
+                (name, f"unit: expected lower-case letters, digits and -, found {name[:60]!r}")
+            )
+        elif pool not in pools:
+            problems.append(
+                (name, f"pool: expected one of {', '.join(pools)}, found {pool[:60]!r}")
+            )
+        else:
+            continue
+        del units[name]
+    return problems
 
 
 def _pools_seed(units: Mapping[str, tuple[str, list[str]]], nodes: int) -> None:

@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.test import override_settings
 
 from fleet.execution.models import Host
@@ -110,3 +110,36 @@ class TestCommand:
         assert not RoleGrant.objects.exists()
         said = self.run(capsys, **lab, IS_LOOPBACK=True)
         assert "accounts: ana, bo, chen, dana" in said.out
+
+
+@pytest.mark.parametrize(
+    "text", ["{nope", '{"a": 1}', '["x"]', "[" * 100_000, "\x00", "[{}"], ids=lambda text: text[:8]
+)
+def test_a_file_that_is_no_inventory_is_refused_in_words(tmp_path, text):
+    file = tmp_path / "inventory.json"
+    file.write_text(text)
+    with override_settings(IS_REHEARSAL=True), pytest.raises(CommandError, match="inventory"):
+        call_command("seed", inventory=str(file))
+    with pytest.raises(CommandError, match="inventory.json"):
+        call_command("inventory_import", str(file))
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"pool": None}, "pool: expected one of"),
+        ({"pool": "nope"}, "pool: expected one of"),
+        ({"unit": "a;b$(id)"}, "unit: expected"),
+        ({"unit": "x" * 100}, "unit: expected"),
+        ({"name": None}, "name: expected"),
+        ({"name": "x\0y"}, "name: expected"),
+    ],
+)
+def test_a_row_that_cannot_be_is_refused_and_the_others_come(change, expected):
+    good = rows(8)
+    foreign = {**good[0], "address": "127.0.64.200", "name": "foreign-1", "unit": "fx-r1", **change}
+    done = fleet_seed([*good, foreign], actor=make_actor("command:seed"))
+    assert [why for _name, why in done.refused if expected in why]
+    assert len(done.added) >= 8
+    assert not Replica.objects.filter(name__in=["fx-r1", "a;b$(id)"]).exists()
+    assert not Node.objects.filter(state="retired").exists()

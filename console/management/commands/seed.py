@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from argparse import ArgumentParser
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from fleet.lab.node import Lab
 from fleet.lab.place import lab_directory
+from fleet.rules.inventory import BadRow, read_rows
 from fleet.services.seed import fleet_seed, people_seed
 from fleet.services.trail import command_actor
 from releases.services.seed import releases_seed
@@ -33,6 +34,8 @@ class Command(BaseCommand):
             rows = _rows(options["inventory"])
         except FileNotFoundError as error:
             raise CommandError(f"expected the lab's inventory, found no {error.filename}") from None
+        except (BadRow, UnicodeDecodeError, OSError) as error:
+            raise CommandError(f"the inventory cannot be read: {error}") from None
         actor = command_actor("seed")
         done = fleet_seed(rows, actor=actor)
         for name, why in done.refused:
@@ -54,7 +57,7 @@ class Command(BaseCommand):
             self.stdout.write(f"accounts: {', '.join(names)}")
 
 
-def _rows(inventory: str | None) -> list[dict[str, Any]]:
+def _rows(inventory: str | None) -> Sequence[Mapping[str, Any]]:
     if inventory:
-        return json.loads(Path(inventory).read_text())
+        return read_rows(Path(inventory).read_text())
     return Lab(lab_directory(settings.STATE_DIR)).inventory()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from argparse import ArgumentParser
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from fleet.rules.inventory import BadRow, read_rows
 from fleet.services.inventory import inventory_import
 from fleet.services.trail import command_actor
 
@@ -35,11 +36,8 @@ class Command(BaseCommand):
             raise CommandError("some rows were refused; mend them and import the file again")
 
 
-def _rows(file: Path) -> list[dict[str, Any]]:
+def _rows(file: Path) -> Sequence[Mapping[str, Any]]:
     try:
-        rows = json.loads(file.read_text())
-    except (OSError, ValueError) as error:
+        return read_rows(file.read_text())
+    except (BadRow, OSError, UnicodeDecodeError) as error:
         raise CommandError(f"expected {EXPECTED} in {file}: {error}") from None
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise CommandError(f"expected {EXPECTED} in {file}, found {type(rows).__name__}")
-    return rows
