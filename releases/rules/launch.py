@@ -38,6 +38,7 @@ LAUNCH_MOVES: dict[str, frozenset[str]] = {
 }
 RUNNING_STATES = frozenset({STARTING, LOADING, WARMING, READY})
 ENDED = frozenset({FAILED, STOPPED})
+ANSWERED = say("Ready: every golden prompt was answered exactly.")
 
 
 @dataclass(frozen=True)
@@ -241,7 +242,7 @@ def _warming(seen: Snapshot) -> Move:
     if trouble:
         return Move(FREEZING, trouble, cause=trouble)
     if seen.warm_up == "right":
-        return Move(READY, say("Ready: every golden prompt was answered exactly."))
+        return Move(READY, ANSWERED)
     if seen.warm_up == "wrong":
         cause = say("Golden warm-up answered wrongly: %(why)s", why=seen.warm_up_explanation)
         return Move(FREEZING, cause, cause=cause)
@@ -254,7 +255,7 @@ def _warming(seen: Snapshot) -> Move:
 def _ready(seen: Snapshot) -> Move:
     trouble = _lost_rank(seen) or _hang(seen)
     if not trouble:
-        return Move(None, "")
+        return Move(None, ANSWERED)
     if seen.is_braked:
         return Move(None, say("Held by the mass-change brake: %(why)s", why=trouble))
     return Move(FREEZING, trouble, cause=trouble)

@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from fleet.doorbell import ring
 from fleet.execution.faults import fault_point
+from fleet.models import Replica
 from fleet.services.trail import rule_actor
 from releases.models import Launch
 from releases.rules import launch as rules
@@ -97,7 +98,9 @@ def _stay(launch: Launch, move: rules.Move) -> None:
         _stop_again(launch)
     if move.explanation != launch.explanation:
         Launch.objects.filter(pk=launch.pk).update(explanation=move.explanation)
-        ring(launch.topic, f"replica-{launch.replica.name}")
+        if launch.state == rules.READY:  # trouble that the brake holds is said of the unit too
+            Replica.objects.filter(pk=launch.replica_id).update(explanation=move.explanation)
+        ring(launch.topic, f"replica-{launch.replica.name}", "fleet")
 
 
 def _ask_again(launch: Launch) -> None:

@@ -155,6 +155,7 @@ def test_the_brake_holds_automatic_action():
     move = rules.decide(ready(hang(), is_braked=True))
     assert move.to is None
     assert "brake" in said(move.explanation)
+    assert "brake" not in said(rules.decide(ready(hang(misses=0), is_braked=True)).explanation)
 
 
 def test_evidence_is_frozen_before_anything_is_stopped():
