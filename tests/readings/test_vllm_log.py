@@ -229,6 +229,15 @@ def test_the_dead_worker_is_named_with_its_rank():
     assert (reader.cause.kind, reader.cause.worker) == ("worker_died", "VllmWorker-11")
 
 
+def test_who_only_waited_for_the_dead_worker_is_no_cause():
+    reader = read(
+        "ERROR 11-29 18:38:31 [multiproc_executor.py:285] Worker proc VllmWorker-11 died "
+        "unexpectedly, shutting down executor.",
+        "RuntimeError: cancelled",
+    )
+    assert reader.cause.kind == "worker_died"
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -75,6 +75,8 @@ _KINDS: tuple[tuple[str, Weight, tuple[str, ...]], ...] = (
     ("after_shutdown", "echo", ("cannot schedule new futures after shutdown",)),
     ("cublas", "echo", ("CUBLAS_STATUS_",)),
     ("engine_dead", "echo", ("EngineDeadError",)),
+    # Who waits on the executor's queue when it is shut down for another's death.
+    ("queue_cancelled", "echo", ("RuntimeError: cancelled",)),
     ("worker_died", "sign", ("died unexpectedly",)),
     ("start_failed", "sign", ("failed to start.", "Engine core initialization failed")),
     (
