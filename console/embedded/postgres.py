@@ -165,7 +165,10 @@ def _run_initdb(server: Postgres, places_options: list[str]) -> None:
     options += ["--no-sync"] if server.is_throwaway else []
     argv = [str(server.bin_dir / "initdb"), *places_options, *options]
     command = child_argv(argv, death_signal=signal.SIGKILL, user=server.user)
-    done = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)
+    # A session of its own: Ctrl C is for the supervisor, which stops when the folder is whole.
+    done = subprocess.run(
+        command, cwd="/", capture_output=True, text=True, check=False, start_new_session=True
+    )
     if done.returncode:
         raise PostgresError(f"initdb ended with {done.returncode}: {done.stderr.strip()[-600:]}")
 
