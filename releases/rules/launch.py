@@ -256,7 +256,8 @@ def _ready(seen: Snapshot) -> Move:
     trouble = _lost_rank(seen) or _hang(seen)
     if not trouble:
         return Move(None, ANSWERED)
-    if seen.is_braked:
+    # Another boot id is proof from the node itself: there is nothing left that a brake could save.
+    if seen.is_braked and not any(place.boot_changed for place in seen.positions):
         return Move(None, say("Held by the mass-change brake: %(why)s", why=trouble))
     return Move(FREEZING, trouble, cause=trouble)
 

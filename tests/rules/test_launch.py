@@ -158,6 +158,11 @@ def test_the_brake_holds_automatic_action():
     assert "brake" not in said(rules.decide(ready(hang(misses=0), is_braked=True)).explanation)
 
 
+def test_the_brake_does_not_keep_a_unit_that_lost_its_ranks_in_a_reboot():
+    seen = snapshot("ready", started(0), started(1, boot_changed=True), is_braked=True)
+    assert rules.decide(seen).to == "freezing"
+
+
 def test_evidence_is_frozen_before_anything_is_stopped():
     seen = snapshot("freezing", started(0, evidence="done"), started(1, evidence="open"))
     assert rules.decide(seen).to is None
