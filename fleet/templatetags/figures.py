@@ -9,7 +9,6 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import get_language, gettext, pgettext
 
-from fleet.rules.log_text import show_text
 
 register = template.Library()
 DASH = "–"
@@ -134,12 +133,6 @@ def clocks(now: datetime | None) -> dict[str, object]:
         "utc": f"{now.astimezone(UTC):%H:%M}",
         "label": gettext("Time of day"),
     }
-
-
-@register.filter
-def visible(text: str) -> str:
-    """A line of node text without escape sequences, its other controls made visible."""
-    return show_text(text)
 
 
 @register.filter

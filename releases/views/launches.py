@@ -24,7 +24,6 @@ from releases.rules.phases import estimate_left, quantile
 from releases.selectors.launch_page import (
     ROW_ORDER,
     LaunchSeen,
-    last_lines,
     launch_of,
     launch_page,
     row_history,
@@ -35,6 +34,7 @@ from releases.views.eta import eta_drawn
 from releases.views.grid import done_rows, launch_grid
 from releases.views.plan import plan_drawn
 from releases.views.proofs import launch_proofs, met_count
+from releases.views.tail import launch_tail
 from releases.views.words import ROW_WORDS
 
 LAUNCHABLE_STATES = (Release.State.IN_SERVICE, Release.State.REVIEWED, Release.State.SEALED)
@@ -108,7 +108,7 @@ def launch(request: HttpRequest, name: str, generation: int) -> HttpResponse:
         "eta": eta_drawn(found, estimate_left(history, spent, done_rows(seen)), now),
         "phases": _phases(seen, history, spent),
         "earlier": max((len(seconds) for seconds in history.values()), default=0),
-        "tail": last_lines(seen),
+        "tail": launch_tail(seen),
         "proofs": proofs,
         "proof_count": met_count(proofs),
         "drawn": plan_drawn(found.plan, found.plan_sha256),
@@ -130,13 +130,14 @@ def launch(request: HttpRequest, name: str, generation: int) -> HttpResponse:
 def _phases(
     seen: LaunchSeen, history: dict[str, list[float]], spent: dict[str, float]
 ) -> list[dict[str, Any]]:
-    done = set(done_rows(seen))
+    done, spans = set(done_rows(seen)), seen.spans()
     return [
         {
             "word": ROW_WORDS[row],
             "is_done": row in done,
             "is_running": row in spent and row not in done and seen.launch.ended_at is None,
             "seconds": spent.get(row),
+            "since": spans[row].started_at if row in spans else None,
             "p50": quantile(history.get(row, []), 0.5),
             "p90": quantile(history.get(row, []), 0.9),
         }
