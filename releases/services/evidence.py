@@ -10,6 +10,7 @@ from fleet.execution.models import Command, LogStream
 from fleet.execution.output import command_sections
 from fleet.execution.streams import StoredLine, chunk_lines, chunks_after
 from fleet.models import Evidence
+from fleet.rules.message import say
 from releases.models import Launch, LaunchPosition
 
 LOG_SPAN = timedelta(minutes=10)
@@ -54,7 +55,7 @@ def stored_log_freeze(*, launch: Launch, place: LaunchPosition) -> None:
     text = "".join(f"{line.number} {line.at.isoformat()} {line.text}\n" for line in lines)
     evidence_freeze(
         launch=launch,
-        title=f"{place.node.name} log of the last 10 min",
+        title=say("%(node)s log of the last 10 min", node=place.node.name),
         origin=f"stream {stream.pk}, lines {lines[0].number} to {lines[-1].number}",
         body=text.encode(),
     )

@@ -4,6 +4,7 @@ import pytest
 from django.utils import timezone
 
 from fleet.models import Evidence
+from fleet.rules.message import say
 from releases.models import Launch, LaunchPhase, LaunchPosition, Release
 from releases.services.launches import launch_create
 from tests.browser.scene import CONTENT
@@ -197,3 +198,13 @@ def _start(launch: Launch) -> None:
             queue="start",
         )
         LaunchPosition.objects.filter(pk=place.pk).update(start=start)
+
+
+def test_what_was_kept_is_named_in_the_readers_language(signed_in):
+    kept = Evidence.objects.create(
+        object_kind="launch", object_id="LN-0001", origin="x", body=b"x", size_bytes=1, sha256="0" * 64,
+        title=say("%(node)s log of the last 10 min", node="h100-002"),
+    )  # fmt: skip
+    assert "h100-002 log of the last" in signed_in().get(f"/evidence/{kept.pk}/").content.decode()
+    page = signed_in(language="zh-hans").get(f"/evidence/{kept.pk}/").content.decode()
+    assert "h100-002 最近 10 分钟的日志" in page
