@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from tests import services, waiting
@@ -14,6 +15,13 @@ from tests.children import Child, end_child, start_child
 
 ROOT = Path(__file__).resolve().parents[1]
 _PURE = ("tests/rules/", "tests/readings/", "tests/lab_engine/", "tests/test_layers.py")
+
+
+# How fast examples come says something about the machine, not about the code.
+hypothesis.settings.register_profile(
+    "flotilla", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("flotilla")
 
 
 def pytest_configure(config: pytest.Config) -> None:
