@@ -120,7 +120,7 @@ def test_a_file_that_is_no_inventory_is_refused_in_words(tmp_path, text):
     file.write_text(text)
     with override_settings(IS_REHEARSAL=True), pytest.raises(CommandError, match="inventory"):
         call_command("seed", inventory=str(file))
-    with pytest.raises(CommandError, match="inventory.json"):
+    with pytest.raises(CommandError, match=r"inventory\.json"):
         call_command("inventory_import", str(file))
 
 
