@@ -17,7 +17,7 @@ pytestmark = [
 ]
 
 UNIT = "glm52-r1"
-READY_MS = 120_000
+READY_MS = 240_000
 # Number of the newest line of the first node that the page shows.
 NEWEST_LINE = "Math.max(...Array.from(document.querySelectorAll('.ln[id^=L0]'), e => +e.dataset.n))"
 
@@ -87,7 +87,7 @@ def wait_until_enabled(page) -> None:
         page.reload()
         return page.locator("button.primary").is_enabled()
 
-    wait_until(is_enabled, 90, "the launch button")
+    wait_until(is_enabled, 180, "the launch button")
 
 
 def follow(page, base: str) -> None:
@@ -103,7 +103,7 @@ def kill_a_rank(console, page, base: str) -> None:
     console.lab.fault("h100-002", "rank.kill", gpu=3)
     page.locator(".phead .st.crit, .phead .chip.crit").first.wait_for(timeout=READY_MS)
     console.lab.clear("h100-002")
-    wait_until(lambda: not running_engines(console), 60, "every rank to be gone")
+    wait_until(lambda: not running_engines(console), 180, "every rank to be gone")
 
 
 def stop(console, page, base: str) -> None:
@@ -112,7 +112,7 @@ def stop(console, page, base: str) -> None:
     page.fill("#end-reason", "end of the shift")
     page.fill("#end-confirm", UNIT)
     page.click(f'form[data-typed="{UNIT}"] button')
-    wait_until(lambda: not running_engines(console), 60, "every rank to be gone")
+    wait_until(lambda: not running_engines(console), 180, "every rank to be gone")
 
 
 def running_engines(console) -> int:

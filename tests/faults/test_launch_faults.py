@@ -53,9 +53,7 @@ def state_of(launch) -> str:
 
 
 def becomes_ready(console, launch) -> None:
-    console.until(
-        lambda: state_of(launch) in {"ready", "failed", "stopped"}, "the launch to end", 120
-    )
+    console.until(lambda: state_of(launch) in {"ready", "failed", "stopped"}, "the launch to end")
     assert launch.state == "ready", launch.cause
 
 
@@ -171,7 +169,7 @@ def test_redis_emptied_at_random_moments_loses_nothing(console, launch_unit, red
             redis_client.flushall()
         return state_of(launch) in {"ready", "failed"}
 
-    console.until(flush_and_look, "the launch to end", 120)
+    console.until(flush_and_look, "the launch to end")
     assert launch.state == "ready", launch.cause
     assert_started_once(console)
     purposes = Command.objects.values_list("purpose", flat=True)
@@ -181,9 +179,9 @@ def test_redis_emptied_at_random_moments_loses_nothing(console, launch_unit, red
 def test_one_of_two_nodes_refusing_ssh_leaves_no_half_unit(console, launch_unit):
     launch = launch_unit()
     console.lab.fault("h100-002", "ssh.refused")
-    console.until(lambda: state_of(launch) in {"failed", "stopping"}, "the launch to give up", 120)
+    console.until(lambda: state_of(launch) in {"failed", "stopping"}, "the launch to give up")
     console.lab.clear("h100-002")
-    console.until(lambda: state_of(launch) == "failed", "the clean-up to be proved", 120)
+    console.until(lambda: state_of(launch) == "failed", "the clean-up to be proved")
     for host in console.lab.hosts():
         assert not containers.running(host.directory)
 
