@@ -11,6 +11,7 @@ from fleet.execution.models import Host
 from fleet.models import Node, Replica
 from fleet.rules.lifecycles import NODE_MOVES, REPLICA_MOVES
 from releases.models import Launch
+from releases.views import log_drawn
 from tests.views.conftest import ROOT
 
 SPRITE = (ROOT / "templates/components/_icons.svg").read_text(encoding="utf-8")
@@ -55,3 +56,7 @@ def test_every_sign_that_a_template_names_is_drawn():
 )
 def test_a_healthy_state_has_no_warm_colour(machine, state):
     assert marks.mark_of(machine, state).tone not in WARM
+
+
+def test_every_sign_of_a_log_level_is_drawn():
+    assert {f"s-{sign}" for _row, sign, _tone in log_drawn._LOOKS.values()} <= DRAWN
