@@ -149,7 +149,7 @@
   }
   function go(key) { // to a line that may not be on the page
     const row = mark(parts(key));
-    const query = viewer.dataset.query ? `${viewer.dataset.query}&` : "";
+    const query = (viewer.dataset.query ? `${viewer.dataset.query}&` : "") + (rows.folds ? "" : "fold=0&");
     if (!row) { location.assign(`${viewer.dataset.base}?${query}at=${key}#L${key}`); return; }
     history.replaceState(null, "", `#L${key}`);
     show(row);
