@@ -64,10 +64,10 @@ class NodeRow:
     hold: str
     gpus: list[GpuCell]
     trouble: str
+    healths: frozenset[str] = frozenset()
 
-    @property
-    def healths(self) -> set[str]:
-        return {cell.health for cell in self.gpus}
+    def __post_init__(self) -> None:
+        self.healths = frozenset(cell.health for cell in self.gpus)
 
 
 @dataclass(slots=True)

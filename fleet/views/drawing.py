@@ -250,16 +250,22 @@ def _segment(state: str) -> str:
     return "crit" if state in BROKEN else "off"
 
 
+def _spare_segment(row: NodeRow) -> str:
+    if row.hold:
+        return "held"
+    return "free" if row.state == "ready" and row.reach == "ok" else "off"
+
+
 def _spare_card(pool: PoolSeen, rows: list[NodeRow]) -> PoolCard:
     spares = [row for row in rows if row.seat is None]
-    free = [row for row in spares if not row.hold and row.state == "ready" and row.reach == "ok"]
-    segments = ["free" if row in free else "held" if row.hold else "off" for row in spares]
+    segments = [_spare_segment(row) for row in spares]
+    free = segments.count("free")
     facts = [(_("floor"), str(pool.spare_floor))]
-    unready = len(spares) - len(free)
+    unready = len(spares) - free
     if unready:
         facts.append((_("not ready"), str(unready)))
     return PoolCard(
-        pool.slug, _("Spare"), pool.tone, sum(row.gpu_count for row in spares), len(free), len(spares), True,
+        pool.slug, _("Spare"), pool.tone, sum(row.gpu_count for row in spares), free, len(spares), True,
         "", 1, segments, facts,
-        _("%(free)d of %(total)d free") % {"free": len(free), "total": len(spares)},
+        _("%(free)d of %(total)d free") % {"free": free, "total": len(spares)},
     )  # fmt: skip
