@@ -66,7 +66,10 @@ def speak(page, language: str) -> None:
 def probe_all(page, base: str) -> None:
     """The map fills in place: no reload, the doorbell brings the new rows."""
     page.goto(f"{base}/fleet/")
-    page.click('form[action="/probes/"] button')
+    # Leaving before the answer would call the request off.
+    with page.expect_response(lambda answer: answer.url.endswith("/probes/")):
+        page.click('form[action="/probes/"] button')
+    page.wait_for_load_state()
     page.goto(f"{base}/nodes/h100-001/")
     page.get_by_text("NV18").first.wait_for(timeout=READY_MS)
 
