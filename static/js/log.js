@@ -4,14 +4,14 @@
   "use strict";
   const viewer = document.getElementById("log-viewer");
   if (!viewer) return;
-  const { Rows, Feed, parseCursor } = window.FlotillaLog;
+  const { Rows, Feed, Marks, Lanes, parseCursor } = window.FlotillaLog;
   const FRAME_MS = 100, NEAR_PX = 300, PAGE = 500;
   const log = document.getElementById("log"), said = document.getElementById("log-said"), source = document.getElementById("log-source");
   const followButton = document.getElementById("log-follow"), side = document.getElementById("log-side");
   const rows = new Rows(viewer), words = said.dataset;
   const before = parseCursor(viewer.dataset.before), after = parseCursor(viewer.dataset.after); // what is drawn
   let hasOlder = viewer.dataset.older === "1", hasNewer = viewer.dataset.newer === "1", follows = viewer.dataset.follows === "1";
-  let newer = 0, waiting = [], timer = 0, loading = false, anchor = null, heldAt = "", age = 0;
+  let newer = 0, waiting = [], timer = 0, loading = false, heldAt = "", age = 0;
   const cursorText = (cursor) => [...cursor].map(([stream, line]) => `${stream}:${line}`).join(",");
   const number = new Intl.NumberFormat(document.documentElement.lang);
 
@@ -81,7 +81,7 @@
     reset(after, page.after);
     [hasOlder, hasNewer, newer, waiting, heldAt] = [page.has_older, false, 0, [], ""];
     follows = true;
-    mark(null);
+    marks.mark(null);
     feed.restart(after);
     log.scrollTop = log.scrollHeight;
     tell();
@@ -110,11 +110,13 @@
       }
     } finally { loading = false; tell(); }
   }
+  const lanes = new Lanes(viewer, log);
   let lastTop = log.scrollTop;
   log.addEventListener("scroll", () => {
     const up = log.scrollTop < lastTop - 2;
     lastTop = log.scrollTop;
     if (follows && up && log.scrollTop + log.clientHeight < log.scrollHeight - 4) hold();
+    lanes.follow();
     if (log.scrollTop < NEAR_PX) more(true);
     else if (log.scrollTop + log.clientHeight > log.scrollHeight - NEAR_PX) more(false);
   }, { passive: true });
@@ -123,49 +125,12 @@
     if (follows && marked.rangeCount && !marked.isCollapsed && log.contains(marked.anchorNode)) hold();
   });
 
-  // -- marking: #L1.18392 or #L1.18392-1.18401
-  function parts(hash) {
-    const found = /^#?L?(\d+)\.(\d+)(?:-(\d+)\.(\d+))?$/.exec(hash);
-    return found && { position: Number(found[1]), first: Number(found[2]), last: Number(found[3] === found[1] ? found[4] : found[2]) };
-  }
-  function mark(range) {
-    for (const row of rows.box.querySelectorAll(".ln.at")) row.classList.remove("at");
-    if (!range) return null;
-    const [low, high] = [Math.min(range.first, range.last), Math.max(range.first, range.last)];
-    for (const row of rows.box.querySelectorAll(".ln[data-s]")) {
-      const own = Number(row.dataset.n);
-      if (row.id.startsWith(`L${range.position}.`) && own >= low && own <= high) row.classList.add("at");
-    }
-    const first = document.getElementById(`L${range.position}.${range.first}`);
-    const fold = first?.closest("details");
-    if (fold) fold.open = true;
-    return first;
-  }
-  function show(row) {
+  const marks = new Marks(viewer, rows, (row) => { // shown: held, centred, with its facts
     hold(row.id.slice(1));
     row.scrollIntoView({ block: "center" });
     lastTop = log.scrollTop;
     window.htmx.ajax("GET", `${viewer.dataset.lines}?side=${row.id.slice(1)}`, { target: "#log-side", swap: "innerHTML" });
-  }
-  function go(key) { // to a line that may not be on the page
-    const row = mark(parts(key));
-    const query = (viewer.dataset.query ? `${viewer.dataset.query}&` : "") + (rows.folds ? "" : "fold=0&");
-    if (!row) { location.assign(`${viewer.dataset.base}?${query}at=${key}#L${key}`); return; }
-    history.replaceState(null, "", `#L${key}`);
-    show(row);
-  }
-  rows.box.addEventListener("click", (event) => {
-    const row = event.target.closest(".ln[data-s]");
-    if (!row) return;
-    if (!event.target.closest("a[href^='#L']")) { hold(row.id.slice(1)); return; }
-    event.preventDefault();
-    const key = row.id.slice(1), same = anchor && event.shiftKey && anchor.split(".")[0] === key.split(".")[0];
-    if (!same) anchor = key;
-    const wanted = same ? `${anchor}-${key}` : key;
-    history.replaceState(null, "", `#L${wanted}`);
-    mark(parts(wanted));
-    show(row);
-  });
+  }, hold);
   side.addEventListener("click", (event) => {
     const link = event.target.closest("#log-copy");
     if (!link || !navigator.clipboard) return;
@@ -179,9 +144,9 @@
     const all = [...rows.box.querySelectorAll(".ln[data-s]")], at = marked ? all.indexOf(marked) : all.length;
     const here = forward ? all.slice(at + (marked?.classList.contains("at") ? 1 : 0)) : all.slice(0, at).reverse();
     const row = here.find((one) => one.classList.contains("err"));
-    if (row) { go(row.id.slice(1)); return; }
+    if (row) { marks.go(row.id.slice(1)); return; }
     const page = await feed.fetch({ level: "error", limit: 1, [forward ? "after" : "before"]: cursorText(forward ? after : before) });
-    if (page.lines.length) go(rows.key(page.lines[0]));
+    if (page.lines.length) marks.go(rows.key(page.lines[0]));
   }
   function wrap() {
     const on = log.classList.toggle("nowrap");
@@ -190,16 +155,16 @@
   }
   const firstError = document.getElementById("log-first-error");
   const keys = {
-    e: () => firstError && go(firstError.dataset.key),
+    e: () => firstError && marks.go(firstError.dataset.key),
     n: () => step(true), p: () => step(false), f: () => follow(), w: wrap,
   };
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, textarea, select") || document.querySelector("dialog[open]")) return;
-    if (event.key === "Escape") { mark(null); history.replaceState(null, "", location.pathname + location.search); return; }
+    if (event.key === "Escape") { marks.clear(); return; }
     const act = keys[event.key.toLowerCase()];
     if (act) { event.preventDefault(); act(); }
   });
-  firstError?.addEventListener("click", (event) => { event.preventDefault(); go(firstError.dataset.key); });
+  firstError?.addEventListener("click", (event) => { event.preventDefault(); marks.go(firstError.dataset.key); });
   followButton.addEventListener("click", (event) => { event.preventDefault(); follow(); });
   const wrapButton = document.getElementById("log-wrap");
   wrapButton.hidden = false;
@@ -221,12 +186,8 @@
     });
     feed.onChanged = () => { if (!rows.count) location.reload(); };
   }
-  const wanted = parts(location.hash);
-  if (wanted) {
-    const row = mark(wanted);
-    if (row) show(row);
-    else if (!new URLSearchParams(location.search).has("at")) go(location.hash.slice(2));
-  } else if (follows) log.scrollTop = log.scrollHeight;
+  if (marks.open(location.hash)) { /* held there */ } else if (follows) log.scrollTop = log.scrollHeight;
   lastTop = log.scrollTop;
+  lanes.follow();
   tell();
 })();
