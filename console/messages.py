@@ -56,7 +56,7 @@ STATE_WORDS = [
     "superseded",
     "withdrawn",
 ]
-_PLAIN = frozenset({"_", "gettext", "gettext_lazy", "say"})
+_PLAIN = frozenset({"_", "_lazy", "gettext", "gettext_lazy", "say"})
 _PLURAL = frozenset({"ngettext", "ngettext_lazy"})
 _CONTEXT = frozenset({"pgettext", "pgettext_lazy"})
 _QUOTED = r"""u?(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')"""

@@ -8,11 +8,13 @@ from typing import Any
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _lazy
 from django.views.decorators.http import require_safe
 
 from fleet.execution.output import command_sections
 from fleet.marks import CORDONED, Mark, mark_of
 from fleet.models import Fact, Gpu, Hold
+from fleet.readings.nvidia_smi.throttle import HARMLESS, REASON_BITS
 from fleet.rules import hostkeys
 from fleet.rules.message import said
 from fleet.rules.policy import may
@@ -24,6 +26,17 @@ from fleet.views.raw_text import raw_text
 from fleet.views.topology import matrix
 
 LONGEST_VALUE = 60
+THROTTLE_WORDS = {
+    "gpu_idle": _lazy("idle"),
+    "applications_clocks_setting": _lazy("clock setting"),
+    "sw_power_cap": _lazy("power cap"),
+    "hw_slowdown": _lazy("hardware slowdown"),
+    "sync_boost": _lazy("sync boost"),
+    "sw_thermal_slowdown": _lazy("heat, software"),
+    "hw_thermal_slowdown": _lazy("heat, hardware"),
+    "hw_power_brake_slowdown": _lazy("power brake"),
+    "display_clocks_setting": _lazy("display clock"),
+}
 
 
 @require_safe
@@ -109,7 +122,19 @@ def _gpu(gpu: Gpu, chosen: str) -> dict[str, Any]:
         "short_uuid": f"…{gpu.uuid[-4:]}" if gpu.uuid else "",
         "percent": min(100, round(100 * used / total)) if used is not None and total else None,
         "explanation": said(gpu.explanation, _),
+        "throttle": _throttle(gpu.throttle_reasons),
     }
+
+
+def _throttle(mask: str) -> dict[str, Any]:
+    """The reasons of a mask in words, and whether one of them holds the card back; other text stays as it is."""
+    try:
+        bits = int(mask, 16)
+    except ValueError:
+        return {"words": mask, "is_bad": False}
+    reasons = {reason for reason, bit in REASON_BITS.items() if bits & bit}
+    words = [str(word) for reason, word in THROTTLE_WORDS.items() if reason in reasons]
+    return {"words": ", ".join(words) or _("none"), "is_bad": bool(reasons - HARMLESS)}
 
 
 def _fact(fact: Fact, now: datetime) -> dict[str, Any]:

@@ -94,6 +94,7 @@ def launch(request: HttpRequest, name: str, generation: int) -> HttpResponse:
     found = _launch(name, generation)
     seen, now = launch_page(found), timezone.now()
     proofs, history = launch_proofs(seen), row_history(found)
+    explanation, cause = said(found.explanation, _), said(found.cause, _)
     spent = {row: span.seconds(now) for row, span in seen.spans().items()}
     context = {
         "section": "replicas",
@@ -102,8 +103,8 @@ def launch(request: HttpRequest, name: str, generation: int) -> HttpResponse:
         "replica": found.replica,
         "seen": seen,
         "mark": launch_mark(found.state),
-        "explanation": said(found.explanation, _),
-        "cause": said(found.cause, _),
+        "explanation": explanation,
+        "cause": cause,
         "grid": launch_grid(seen, now),
         "eta": eta_drawn(found, estimate_left(history, spent, done_rows(seen)), now),
         "phases": _phases(seen, history, spent),

@@ -109,3 +109,20 @@ def test_an_unknown_node_is_not_found_in_the_shell(ana):
     answer = ana.get("/nodes/nobody/")
     assert answer.status_code == 404
     assert "No node is called nobody." in answer.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("mask", "shown", "tone"),
+    [
+        ("0x0000000000000001", "idle", "dim"),
+        ("0x0000000000000044", "power cap, heat, hardware", "t-warn"),
+        ("0x0", "none", "dim"),
+        ("N/A", "N/A", "dim"),
+    ],
+)
+def test_throttle_reasons_are_words_and_warm_only_when_they_hold_the_card_back(
+    ana, node, mask, shown, tone
+):
+    Gpu.objects.create(node=node, index=0, health="ok", throttle_reasons=mask)
+    page = ana.get("/nodes/h100-001/").content.decode()
+    assert f'<td class="nowrap {tone}">{shown}</td>' in page
