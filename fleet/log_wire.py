@@ -12,7 +12,7 @@ from json.encoder import encode_basestring as _quote
 from typing import NamedTuple
 
 from fleet.rules.log_filter import LogFilter
-from fleet.rules.log_text import show_pieces
+from fleet.rules.log_text import is_plain, show_pieces
 
 FRAME_BYTES = 64 * 1024
 _ENVELOPE_BYTES = 200
@@ -31,23 +31,32 @@ class WireLine(NamedTuple):
 
 def wire_lines(rows: bytes, first_line: int, base_ms: int = 0) -> list[WireLine]:
     """Read packed rows (of a chunk or a hot frame), numbered from `first_line`."""
-    return [
-        _wire_line(number, row.decode(), base_ms)
-        for number, row in enumerate(rows.split(b"\n")[:-1], first_line)
-    ]
+    text = rows.decode()
+    # Looked at once for all lines: hardly any frame holds a control at all.
+    make = _plain_line if is_plain(text) else _shown_line
+    found = []
+    for number, row in enumerate(text.split("\n")[:-1], first_line):
+        ms, rank, level, subsystem, said = row.split("\t", 4)
+        shown, plain = make(said)
+        known = rank != "-"
+        form = (
+            f'[{number},{base_ms + int(ms)},{rank if known else "null"},"{level}",'
+            f"{_quote(subsystem)},{shown}]"
+        )
+        found.append(WireLine(number, int(rank) if known else None, level, subsystem, plain, form))
+    return found
 
 
-def _wire_line(number: int, row: str, base_ms: int) -> WireLine:
-    ms, rank, level, subsystem, text = row.split("\t", 4)
-    pieces = show_pieces(text)
-    plain = pieces[0].text if len(pieces) == 1 else "".join(piece.text for piece in pieces)
-    is_plain = len(pieces) == 1 and not pieces[0].is_bold
-    shown = _quote(plain) if is_plain else json.dumps(pieces, ensure_ascii=False)
-    number_or_null = "null" if rank == "-" else rank
-    text_form = (
-        f'[{number},{base_ms + int(ms)},{number_or_null},"{level}",{_quote(subsystem)},{shown}]'
-    )
-    return WireLine(number, None if rank == "-" else int(rank), level, subsystem, plain, text_form)
+def _plain_line(said: str) -> tuple[str, str]:
+    return _quote(said), said
+
+
+def _shown_line(said: str) -> tuple[str, str]:
+    """Return a line's JSON and its plain visible text."""
+    pieces = show_pieces(said)
+    if len(pieces) == 1 and not pieces[0].is_bold:
+        return _quote(pieces[0].text), pieces[0].text
+    return json.dumps(pieces, ensure_ascii=False), "".join(piece.text for piece in pieces)
 
 
 def frames(

@@ -20,6 +20,8 @@ _SPECIAL = re.compile(
     r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
     r"|[\U000e0000-\U000e007f]"
 )
+# The same for a text of many lines: line feeds separate them and need no sign.
+_SPECIAL_IN_LINES = re.compile(_SPECIAL.pattern.replace(r"\x0a-", r"\x0b-"))
 _BOLD_ON, _BOLD_OFF = frozenset({"1"}), frozenset({"", "0", "22"})
 
 
@@ -28,6 +30,11 @@ class Piece(NamedTuple):
 
     text: str
     is_bold: bool
+
+
+def is_plain(text: str) -> bool:
+    """Tell whether lines, joined by line feeds, can be shown as they are."""
+    return _SPECIAL_IN_LINES.search(text) is None
 
 
 def show_text(text: str) -> str:

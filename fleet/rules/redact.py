@@ -21,14 +21,10 @@ _BEGIN = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----")
 _END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----")
 # Cheap words first: most lines hold none of them and no pattern is tried. Checked in lower case.
 _HINTS = (
-    "token",
     "hf_",
     "bearer",
     "akia",
     "asia",
-    "secret",
-    "passw",
-    "key",
     "sk-",
     "ghp_",
     "github_pat_",
@@ -39,6 +35,9 @@ _HINTS = (
     "://",
     "-----",
 )
+# "tokens/s" stands in half of an engine's lines; only a name with a sign of giving is worth a look.
+_NAMES = ("token", "key", "secret", "passw")
+_NAME_GIVEN = re.compile(r"(?:token|key|secret|passw(?:or)?d)[\"']?\s{0,4}[=:]")
 _WHOLE = re.compile(
     r"\bhf_[A-Za-z0-9]{6,}"
     r"|\b(?:AKIA|ASIA)[0-9A-Z]{12,}"
@@ -84,7 +83,7 @@ class Redactor:
         if self._known:
             text = self._known.sub(_mask_match, text)
         low = text.lower()
-        if not any(hint in low for hint in _HINTS):
+        if not _is_suspicious(low):
             return text
         text = _VALUE.sub(_mask_value, _WHOLE.sub(_mask_match, text))
         return self._open_key(text) if "-----BEGIN" in text else text
@@ -125,6 +124,12 @@ def known_pattern(known: Iterable[str]) -> re.Pattern[str] | None:
     """Return a pattern of all known values, the longest first, or None without any."""
     values = sorted({v for v in known if len(v) >= _SHORTEST_KNOWN}, key=len, reverse=True)
     return re.compile("|".join(map(re.escape, values))) if values else None
+
+
+def _is_suspicious(low: str) -> bool:
+    if any(hint in low for hint in _HINTS):
+        return True
+    return any(name in low for name in _NAMES) and _NAME_GIVEN.search(low) is not None
 
 
 def _mask_match(match: re.Match[str]) -> str:
