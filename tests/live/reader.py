@@ -70,9 +70,13 @@ class Reader:
                 self.delays_ms.append((now - int(line[5].split(" ", 2)[1])) / 1e6)
 
 
-def session_headers(origin: str, name: str = "chen") -> dict[str, str]:
-    """Sign a person in and return what their browser would send from a page of `origin`."""
+def session_key(name: str = "chen") -> str:
+    """Sign a person in and return the key of the session."""
     client = Client()
     client.force_login(factories.make_person(name))
-    session = client.cookies["flotilla-session"].value
-    return {"Cookie": f"flotilla-session={session}", "Origin": origin}
+    return client.cookies["flotilla-session"].value
+
+
+def session_headers(origin: str, name: str = "chen") -> dict[str, str]:
+    """Return what the browser of a signed-in person would send from a page of `origin`."""
+    return {"Cookie": f"flotilla-session={session_key(name)}", "Origin": origin}

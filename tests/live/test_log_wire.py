@@ -32,7 +32,9 @@ def test_frames_cover_every_line_and_stay_small() -> None:
     lines = wire_lines(_rows(*["中" * 5000 for _ in range(40)]), 1)
     found = [json.loads(text) for text in frames(9, lines)]
     assert all(len(text.encode()) <= FRAME_BYTES for text in frames(9, lines))
-    assert [f["first_line"] for f in found][1:] == [f["first_line"] + f["count"] for f in found][:-1]
+    assert [f["first_line"] for f in found][1:] == [f["first_line"] + f["count"] for f in found][
+        :-1
+    ]
     assert sum(f["count"] for f in found) == 40
 
 

@@ -231,6 +231,38 @@ def test_node_output_that_is_hostile_is_stored_as_text(
     assert _rss_mib(watch.pid) < 250
 
 
+@pytest.mark.parametrize("lines", [200_000, pytest.param(1_000_000, marks=pytest.mark.long)])
+def test_a_flood_is_stored_whole_in_bounded_memory(
+    node: Any, start_watch: Any, wait_until: Any, lines: int
+) -> None:
+    node.start("t-flood", ["awk", f'BEGIN{{for(i=1;i<={lines};i++) print "n " i}}'])
+    watch = start_watch()
+    wait_until(_is_complete, 600, "the flood to be stored")
+    stream = LogStream.objects.get()
+    assert stream.line_count == lines
+    number = 0
+    for chunk in streams.chunks_after(stream, 0):
+        for line in streams.chunk_lines(chunk):
+            number += 1
+            assert (line.number, line.text) == (number, f"n {number}")
+    assert number == lines
+    assert _rss_mib(watch.pid) < 250
+
+
+@pytest.mark.long
+def test_a_line_of_200_mb_is_stored_as_its_head(
+    node: Any, start_watch: Any, wait_until: Any
+) -> None:
+    script = "head -c 200000000 /dev/zero | tr '\\0' x; echo; echo last"
+    node.start("t-long", ["sh", "-c", script])
+    watch = start_watch()
+    wait_until(_is_complete, 600, "the line to be stored")
+    texts = _texts()
+    assert texts[0].endswith(f" [{200_000_000 - 16384} bytes of this line cut]")
+    assert texts[1:] == ["last"]
+    assert _rss_mib(watch.pid) < 250
+
+
 def _rss_mib(pid: int) -> float:
     """Memory of a process in MiB, of its child when it is only a guard."""
     with contextlib.suppress(FileNotFoundError), open(f"/proc/{pid}/status") as status:
