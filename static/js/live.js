@@ -8,7 +8,7 @@
   const bar = document.getElementById("statusbar");
   const drawn = new Map(); // id -> what the server last sent for it, without its parts
   const waiting = new Map(); // id -> newer element, held back while its place is in use
-  let socket = null, downSince = Date.now(), freshAt = Date.now(), eventAt = 0, retryMs = 500, restedAt = 0, hidden = false, heardAt = 0;
+  let socket = null, downSince = Date.now(), freshAt = Date.now(), eventAt = 0, retryMs = 500, restedAt = 0, hidden = false, heardAt = 0, isOut = false;
 
   // -- what the server sent, compared without the parts inside and without one-time form values
   function signature(element) {
@@ -89,6 +89,14 @@
     update(target, fresh);
   });
 
+  // The session is over: say so and stay, because going to the sign-in page would lose what is being typed.
+  body.addEventListener("htmx:beforeOnLoad", (event) => {
+    if (event.detail.xhr.status !== 401 || !event.detail.elt.hasAttribute("data-live")) return;
+    event.preventDefault();
+    isOut = true;
+    show();
+  });
+
   // -- ringing
   const gathering = new Set();
   function ring(topic) {
@@ -133,7 +141,7 @@
     });
   }
   setInterval(() => {
-    if (downSince && Date.now() - downSince > POLL_AFTER_MS) ringAll();
+    if (downSince && !isOut && Date.now() - downSince > POLL_AFTER_MS) ringAll();
     // a half-dead connection says nothing at all, not even the heartbeat
     if (!downSince && Date.now() - heardAt > DEAF_MS) socket?.close();
   }, POLL_EVERY_MS);
@@ -143,7 +151,7 @@
     const now = Date.now();
     if (!downSince) freshAt = now;
     const old = now - freshAt;
-    const state = !downSince ? "live" : old > STALE_MS ? "stale" : now - downSince > POLL_AFTER_MS ? "polling" : "reconnecting";
+    const state = isOut ? "out" : !downSince ? "live" : old > STALE_MS ? "stale" : now - downSince > POLL_AFTER_MS ? "polling" : "reconnecting";
     body.classList.toggle("is-old", downSince > 0 && old > OLD_MS);
     for (const word of bar.querySelectorAll("[data-socket]")) word.hidden = word.dataset.socket !== state;
     for (const time of bar.querySelectorAll("time[data-fresh]")) time.dataset.at = String(freshAt);

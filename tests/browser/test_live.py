@@ -82,3 +82,17 @@ def test_colours_change_in_place_without_a_request(open_page):
     assert page.locator(".leg-clock").is_visible()
     assert [url for url in asked if "/static/" not in url] == []
     assert "color=clock" in page.url
+
+
+def test_an_ended_session_is_said_and_typed_text_stays(open_page, change):
+    page = open_page("/nodes/gpu004/", person="bo")
+    wait_until(lambda: is_live(page), what="the socket")
+    page.click("#holds details.form > summary")
+    page.fill("#hold-reason", "half a sentence")
+    page.context.clear_cookies()
+    change("pass", "node-gpu004")
+    wait_until(
+        lambda: page.locator("[data-socket=out]").is_visible(), what="the word that it is over"
+    )
+    assert page.input_value("#hold-reason") == "half a sentence"
+    assert "next=/nodes/gpu004/" in page.locator("[data-socket=out]").get_attribute("href")
