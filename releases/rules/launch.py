@@ -37,6 +37,8 @@ LAUNCH_MOVES: dict[str, frozenset[str]] = {
     STOPPED: frozenset(),
 }
 RUNNING_STATES = frozenset({STARTING, LOADING, WARMING, READY})
+# The last lines of an engine that died come after its end was noticed.
+READ_STATES = RUNNING_STATES | {FREEZING}
 ENDED = frozenset({FAILED, STOPPED})
 ANSWERED = say("Ready: every golden prompt was answered exactly.")
 
@@ -67,7 +69,9 @@ class PositionSeen:
     rc: int | None = None
     phase: str = ""
     failure: str = ""  # a line of its log after which no rank can go on
+    failure_kind: str = ""  # what the reading calls it (fleet/readings/vllm_log/failures.py)
     log_cause: str = ""  # the likeliest cause that its log names
+    log_cause_kind: str = ""
     world_size: int | None = None
     evidence: str = ""  # '', open, done
     stop: str = ""  # state of the newest stop command
@@ -170,31 +174,44 @@ def _start_trouble(seen: Snapshot) -> str:
     return ""
 
 
+# Kinds of failure that tell what another rank's death did to this one; the higher, the less telling.
+_ECHOES = {"watchdog": 1, "rpc_timeout": 2, "engine_fatal": 3, "engine_dead": 3}
+_BY_LOG = "%(node)s (position %(position)s): %(failure)s"
+_BY_EXIT = "%(node)s lost its ranks: the engine ended with exit code %(rc)s. %(why)s"
+_BY_ABSENCE = "%(node)s lost its ranks: the engine's process is no longer there."
+
+
 def _lost_rank(seen: Snapshot) -> str:
     """Say which rank is gone, or return nothing. An exit code of 0 is not taken as success."""
-    for place in seen.positions:
-        if place.failure:
-            return say(
-                "%(node)s (position %(position)s): %(failure)s",
-                node=place.node,
-                position=place.position,
-                failure=place.log_cause or place.failure,
-            )
+    return _lost_by_log(seen) or _lost_by_state(seen)
+
+
+def _lost_by_log(seen: Snapshot) -> str:
+    """The most telling line of all logs: a dead worker's own, before those of ranks that missed it."""
+    told = [
+        (_ECHOES.get(kind, 0), place.position, place.node, text)
+        for place in seen.positions
+        if place.failure
+        for kind, text in (
+            (place.log_cause_kind, place.log_cause),
+            (place.failure_kind, place.failure),
+        )
+        if text
+    ]
+    if not told:
+        return ""
+    _, position, node, text = min(told, key=lambda one: one[:2])
+    return say(_BY_LOG, node=node, position=position, failure=text)
+
+
+def _lost_by_state(seen: Snapshot) -> str:
     for place in seen.positions:
         if place.boot_changed:
             return say("%(node)s was rebooted: its ranks are gone.", node=place.node)
         if place.subject == "done":
-            return say(
-                "%(node)s lost its ranks: the engine ended with exit code %(rc)s. %(why)s",
-                node=place.node,
-                rc=place.rc,
-                why=place.log_cause,
-            )
+            return say(_BY_EXIT, node=place.node, rc=place.rc, why=place.log_cause)
         if place.subject in {"lost", "gone"}:
-            return say(
-                "%(node)s lost its ranks: the engine's process is no longer there.",
-                node=place.node,
-            )
+            return say(_BY_ABSENCE, node=place.node)
     return ""
 
 
@@ -317,7 +334,14 @@ def _freezing(seen: Snapshot) -> Move:
                 "Freezing evidence on %(nodes)s before anything is stopped.", nodes=_names(waiting)
             ),
         )
-    return Move(STOPPING, say("Stopping every rank."))
+    return Move(STOPPING, say("Stopping every rank."), cause=_better_cause(seen))
+
+
+def _better_cause(seen: Snapshot) -> str:
+    """What the logs tell by now of a lost rank: an exit is often noticed before its last lines are read."""
+    if seen.cause.startswith((_BY_EXIT, _BY_ABSENCE, _BY_LOG)):
+        return _lost_by_log(seen)
+    return ""
 
 
 def _stopping(seen: Snapshot) -> Move:

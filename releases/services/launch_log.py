@@ -84,7 +84,7 @@ def _note_failures(state: dict[str, Any], failures: tuple[Failure, ...]) -> None
     """Keep the first fatal line and the likeliest cause, whichever tick saw them."""
     for failure in failures:
         if failure.kind in FATAL_KINDS:
-            state.setdefault("fatal", failure.text)
+            state.setdefault("fatal", {"kind": failure.kind, "text": failure.text})
         kept = state.get("cause")
         if kept is None or _WEIGHTS.index(failure.weight) < _WEIGHTS.index(kept["weight"]):
             state["cause"] = {

@@ -43,7 +43,7 @@ def launch_move(
         "state_at": Now(),
         "version": F("version") + 1,
     }
-    if cause and not launch.cause:
+    if cause:
         changes["cause"] = cause
     if to == rules.READY:
         changes["ready_at"] = Now()

@@ -73,7 +73,7 @@ def launch_advance(pk: int) -> bool:
     )
     if launch is None:
         return False
-    if launch.state in rules.RUNNING_STATES:
+    if launch.state in rules.READ_STATES:
         positions_read(launch)
     move = rules.decide(launch_seen(launch))
     fault_point("launch-decided")

@@ -8,7 +8,7 @@
   const bar = document.getElementById("statusbar");
   const drawn = new Map(); // id -> what the server last sent for it, without its parts
   const waiting = new Map(); // id -> newer element, held back while its place is in use
-  let socket = null, downSince = Date.now(), freshAt = Date.now(), eventAt = 0, retryMs = 500, restedAt = 0, hidden = false, heardAt = 0, isOut = false;
+  let socket = null, downSince = Date.now(), freshAt = Date.now(), eventAt = 0, retryMs = 500, restedAt = 0, hidden = false, heardAt = 0, isOut = false, isHeard = false;
 
   // -- what the server sent, compared without the parts inside and without one-time form values
   function signature(element) {
@@ -118,7 +118,7 @@
     const address = `${location.origin.replace(/^http/, "ws")}/ws/page/?topics=${topics.map(encodeURIComponent).join(",")}`;
     socket = new WebSocket(address);
     socket.addEventListener("open", () => {
-      if (freshAt < Date.now() - 1000) ringAll();
+      isHeard = false;
       downSince = 0;
       retryMs = 500;
       heardAt = Date.now();
@@ -128,6 +128,9 @@
       let news = {};
       try { news = JSON.parse(event.data); } catch { return; }
       heardAt = Date.now();
+      // The first frame says that the topics are listened to: what rang between the page's rendering and now was missed.
+      if (!isHeard) ringAll();
+      isHeard = true;
       if (!topics.includes(news.topic)) return; // the heartbeat
       eventAt = heardAt;
       ring(news.topic);

@@ -79,8 +79,15 @@ def launch(page, base: str) -> None:
     assert page.get_by_text("--node-rank").count(), "the exact command of each node is shown"
     wait_until_enabled(page)
     page.click("button.primary")
-    page.wait_for_url(f"{base}/replicas/{UNIT}/gen/*/launch/")
-    page.locator(".phead .st.ok, .phead .chip.ok").first.wait_for(timeout=READY_MS)
+    shows(page, ".phead .st.ok, .phead .chip.ok")
+
+
+def shows(page, selector: str) -> None:
+    """Wait for a sign; when it does not come, say what the page shows instead."""
+    try:
+        page.locator(selector).first.wait_for(timeout=READY_MS)
+    except Exception as late:
+        raise AssertionError(f"{late}\n{page.url}\n{page.inner_text('main')[:2000]}") from None
 
 
 def wait_until_enabled(page) -> None:
@@ -104,7 +111,7 @@ def follow(page, base: str) -> None:
 def kill_a_rank(console, page, base: str) -> None:
     page.goto(f"{base}/replicas/{UNIT}/gen/1/launch/")
     console.lab.fault("h100-002", "rank.kill", gpu=3)
-    page.locator(".phead .st.crit, .phead .chip.crit").first.wait_for(timeout=READY_MS)
+    shows(page, ".phead .st.crit, .phead .chip.crit")
     console.lab.clear("h100-002")
     wait_until(lambda: not running_engines(console), 180, "every rank to be gone")
 

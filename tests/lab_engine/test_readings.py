@@ -32,7 +32,7 @@ def test_the_nccl_block_is_read_as_infiniband_with_gdr(head: Container) -> None:
     reader = NcclReader()
     reader.feed(line.encode() for line in head.log.split("\n"))
     reader.finish()
-    counts = reader.transport_counts()
+    counts = reader.table.transport_counts()
     assert sum(count for name, count in counts.items() if "GDRDMA" in name) == 64, counts
 
 

@@ -84,6 +84,34 @@ def test_a_lost_rank_takes_the_unit_down_in_every_running_state(state, lost):
     assert "h100-004" in said(move.cause)
 
 
+def test_the_rank_that_died_is_named_before_those_that_missed_it():
+    waiting = started(
+        0,
+        failure="RPC call to sample_tokens timed out.",
+        failure_kind="rpc_timeout",
+        log_cause="RPC call to sample_tokens timed out.",
+        log_cause_kind="rpc_timeout",
+    )
+    dead = started(1, failure="Worker_TP11 died unexpectedly", failure_kind="worker_died")
+    cause = said(rules.decide(snapshot(rules.READY, waiting, dead)).cause)
+    assert cause == "h100-004 (position 1): Worker_TP11 died unexpectedly"
+
+
+def test_lines_read_while_evidence_is_frozen_make_the_cause_more_exact():
+    by_exit = rules.decide(
+        snapshot(rules.READY, started(0), started(1, subject="done", rc=1))
+    ).cause
+    seen = snapshot(
+        rules.FREEZING,
+        started(0, evidence="done", failure="VllmWorker-3 died", failure_kind="worker_died"),
+        started(1, evidence="done", subject="done", rc=1),
+        cause=by_exit,
+    )
+    assert said(rules.decide(seen).cause) == "h100-003 (position 0): VllmWorker-3 died"
+    hang = replace(seen, cause="The endpoint generates nothing")
+    assert rules.decide(hang).cause == "", "what was not a lost rank keeps its cause"
+
+
 def test_an_unknown_rank_is_not_a_lost_rank():
     unknown = started(1, subject="unknown", phase="ready")
     assert rules.decide(snapshot("ready", started(0, phase="ready"), unknown)).to is None

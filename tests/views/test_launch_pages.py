@@ -118,7 +118,7 @@ def test_the_grid_fills_by_phase_and_percent(ana, launch):
 def test_a_launch_that_failed_says_where_why_and_what_was_kept(ana, launch):
     _start(launch)
     LaunchPosition.objects.filter(launch=launch, position=1).update(
-        phase="load", reader_state={"fatal": "lost"}
+        phase="load", reader_state={"fatal": {"kind": "worker_died", "text": "lost"}}
     )
     Launch.objects.filter(pk=launch.pk).update(
         state="failed", cause="rank 11 is gone", ended_at=timezone.now()
