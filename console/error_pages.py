@@ -50,7 +50,9 @@ def locked_out(request: HttpRequest, response: Any = None, credentials: Any = No
         request,
         429,
         _("Too many failures"),
-        _("This name and address failed five times. Wait 15 minutes, then sign in."),
+        _(
+            "Five failures of this name, or twenty from your address, within 15 minutes. Wait 15 minutes, then sign in."
+        ),
     )
     answer["Retry-After"] = "900"
     return answer

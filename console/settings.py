@@ -161,13 +161,14 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "/"
-# Five failures of one name from one address close it for 15 minutes; counted in Postgres, so
-# FLUSHALL frees nobody.
-AXES_HANDLER = "axes.handlers.database.AxesDatabaseHandler"
+# Five failures of one name from one address close it there for 15 minutes, twenty of one address close
+# the address (console/lockout.py); tries while it is closed do not make it longer.
+AXES_HANDLER = "console.lockout.SignInHandler"
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_FAILURE_LIMIT = 5
 AXES_COOLOFF_TIME = 0.25
 AXES_RESET_ON_SUCCESS = True
+AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
 AXES_VERBOSE = False
 AXES_LOCKOUT_CALLABLE = "console.error_pages.locked_out"
 CSRF_FAILURE_VIEW = "console.error_pages.forged"

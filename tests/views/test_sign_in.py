@@ -1,5 +1,9 @@
+from datetime import timedelta
+
 import pytest
+from axes.models import AccessAttempt
 from django.contrib.auth import get_user_model
+from django.db.models import F
 from django.test import Client
 
 from fleet.models import TrailEntry
@@ -11,13 +15,24 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def bo() -> str:
     person = make_person("bo")
-    person.set_password("a long enough word")
+    person.set_password(WORD)
     person.save()
     return "bo"
 
 
-def client() -> Client:
-    return Client(headers={"host": "127.0.0.1"}, REMOTE_ADDR="127.0.0.1")
+WORD = "a long enough word"
+
+
+def client(address: str = "127.0.0.1", **headers: str) -> Client:
+    return Client(headers={"host": "127.0.0.1", **headers}, REMOTE_ADDR=address)
+
+
+def fail(name: str, times: int, address: str = "127.0.0.1") -> list[int]:
+    return [attempt(client(address), name, "no").status_code for _ in range(times)]
+
+
+def minutes_pass(minutes: int) -> None:
+    AccessAttempt.objects.update(attempt_time=F("attempt_time") - timedelta(minutes=minutes))
 
 
 def attempt(browser: Client, name: str, word: str, **fields):
@@ -25,13 +40,13 @@ def attempt(browser: Client, name: str, word: str, **fields):
 
 
 def test_it_lets_a_person_in_and_notes_it(bo):
-    answer = attempt(client(), bo, "a long enough word", next="/audit/")
+    answer = attempt(client(), bo, WORD, next="/audit/")
     assert (answer.status_code, answer["Location"]) == (302, "/audit/")
     assert TrailEntry.objects.filter(verb="session.begin", object_id="bo").count() == 1
 
 
 def test_it_never_sends_anybody_to_another_site(bo):
-    answer = attempt(client(), bo, "a long enough word", next="https://elsewhere.example/")
+    answer = attempt(client(), bo, WORD, next="https://elsewhere.example/")
     assert answer["Location"] == "/"
 
 
@@ -48,10 +63,82 @@ def test_the_sixth_failure_is_told_to_wait_and_so_is_the_right_word(bo):
     browser = client()
     answers = [attempt(browser, bo, "no").status_code for _ in range(6)]
     assert answers[-1] == 429
-    late = attempt(browser, bo, "a long enough word")
+    late = attempt(browser, bo, WORD)
     assert late.status_code == 429
     assert "Wait 15 minutes" in late.content.decode()
     assert late["Retry-After"] == "900"
+
+
+def test_a_closed_name_is_open_from_another_address_and_other_names_from_the_same(bo):
+    fail("zed", 6)
+    assert attempt(client(), bo, WORD).status_code == 302
+    fail(bo, 6)
+    assert attempt(client(), bo, WORD).status_code == 429
+    assert attempt(client("127.0.0.2"), bo, WORD).status_code == 302
+
+
+@pytest.mark.parametrize("written", ["bo ", "ｂｏ"])
+def test_another_spelling_or_browser_of_a_name_counts_as_the_same(bo, written):
+    for number in range(5):
+        attempt(client(**{"user-agent": f"browser {number}"}), written, "no")
+    assert attempt(client(), bo, WORD).status_code == 429
+
+
+def test_an_address_that_somebody_wrote_into_a_header_is_not_believed(bo):
+    for number in range(5):
+        attempt(client(**{"x-forwarded-for": f"10.1.1.{number}"}), bo, "no")
+    late = client(**{"x-forwarded-for": "10.1.1.9", "x-real-ip": "10.1.1.9"})
+    assert attempt(late, bo, WORD).status_code == 429
+
+
+def test_twenty_failures_under_any_names_close_the_address(bo):
+    answers = [attempt(client(), f"name{number}", "no").status_code for number in range(20)]
+    assert answers == [200] * 19 + [429]
+    assert attempt(client(), bo, WORD).status_code == 429
+    assert attempt(client("127.0.0.2"), bo, WORD).status_code == 302
+
+
+def test_an_account_of_ones_own_does_not_buy_guesses_at_others(bo):
+    for number in range(19):
+        fail(f"name{number}", 1)
+        if not number % 4:
+            assert attempt(client(), bo, WORD).status_code == 302
+    assert fail("name19", 1) == [429]
+    assert attempt(client(), bo, WORD).status_code == 429
+
+
+def test_a_success_forgives_the_failures_of_its_own_name(bo):
+    fail(bo, 4)
+    assert attempt(client(), bo, WORD).status_code == 302
+    assert fail(bo, 4) == [200] * 4
+
+
+def test_slow_failures_add_up_until_fifteen_minutes_pass_without_one(bo):
+    for _ in range(4):
+        fail(bo, 1)
+        minutes_pass(10)
+    assert fail(bo, 1) == [429]
+    minutes_pass(14)
+    assert attempt(client(), bo, WORD).status_code == 429
+    minutes_pass(2)
+    assert attempt(client(), bo, WORD).status_code == 302
+
+
+def test_tries_while_a_name_is_closed_do_not_close_it_for_longer(bo):
+    fail(bo, 5)
+    minutes_pass(14)
+    fail(bo, 3)
+    minutes_pass(2)
+    assert attempt(client(), bo, WORD).status_code == 302
+
+
+def test_a_closed_name_and_an_unknown_closed_name_look_the_same(bo):
+    def words(name: str) -> str:
+        fail(name, 5)
+        page = attempt(client(), name, "no")
+        return page.content.decode().replace(page["X-Request-ID"], "")
+
+    assert words(bo) == words("nobody")
 
 
 def test_signing_out_takes_a_post_and_ends_the_session(signed_in):
