@@ -26,6 +26,7 @@ from fleet.services.answers import answer_once, key_read
 from fleet.services.limits import starts_demand
 from fleet.services.trail import actor_of, trail_add
 from fleet.services.versions import version_check
+from fleet.services.words import fields_demand
 
 log = logging.getLogger(__name__)
 
@@ -129,6 +130,7 @@ class IdempotencyMiddleware:
         if request.method in SAFE or entry.is_keyless:
             return None
         try:
+            fields_demand(request.POST.lists())
             key = key_read(
                 request.headers.get("Idempotency-Key") or request.POST.get("idempotency_key")
             )

@@ -173,6 +173,20 @@ def test_a_refused_read_is_not_in_the_trail(fleet, client):
     assert not TrailEntry.objects.exists()
 
 
+@pytest.mark.parametrize("field", ["reason", "nodes", "next", "release", "confirm", "of-no-form"])
+def test_no_write_takes_a_field_without_end(fleet, client, field):
+    user = make_person("bo")
+    make_person("bo", role="admin")
+    client.force_login(user)
+    for name in set(names()) - {"login"}:
+        if policy.entry_of(name).write:
+            posted = {"idempotency_key": str(uuid.uuid4()), field: "x" * 4001}
+            answer = client.post(address(name, "own"), posted)
+            assert answer.status_code == 422, name
+            assert f"{field}: expected at most" in answer.content.decode()
+    assert not TrailEntry.objects.exists()
+
+
 def test_a_superuser_without_a_role_may_nothing(fleet, client):
     user = make_person("root", role="")
     user.is_superuser = user.is_staff = True

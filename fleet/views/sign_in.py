@@ -14,6 +14,8 @@ from django.utils.translation import gettext_lazy as _
 
 from fleet.services.trail import actor_of, trail_add
 
+_PASSWORD_MAX = 4096  # characters
+
 
 class SignInForm(AuthenticationForm):
     """Name and password; a wrong name and a wrong password get the same sentence."""
@@ -39,6 +41,13 @@ class SignInForm(AuthenticationForm):
         if len(name) > self.username_field.max_length:
             raise self.get_invalid_login_error()
         return name
+
+    def clean_password(self) -> str:
+        """Refuse a password that would only keep the hasher busy."""
+        password = self.cleaned_data["password"]
+        if len(password) > _PASSWORD_MAX:
+            raise self.get_invalid_login_error()
+        return password
 
 
 class SignIn(LoginView):

@@ -155,7 +155,7 @@ def launch_end(request: HttpRequest, name: str, generation: int) -> HttpResponse
     reason = request.POST.get("reason", "").strip()
     if len(reason) < REASON_MIN:
         raise Refused(_("Ending a unit needs a reason. Write why, then send again."))
-    launch_stop(launch=found, reason=reason[:500], actor=actor_of(request))
+    launch_stop(launch=found, reason=reason, actor=actor_of(request))
     said_now = _(
         "%(name)s is being ended; it counts as stopped only when every rank is proved gone."
     )

@@ -43,6 +43,31 @@ def test_a_field_with_a_nul_is_refused_and_changes_nothing(ana, field):
     assert not Hold.objects.exists()
 
 
+@pytest.mark.parametrize(
+    ("reason", "status"),
+    [("x" * 500, 302), ("x\r\n" * 250, 302), ("x" * 501, 422), ("风" * 501, 422)],
+)
+def test_a_reason_of_up_to_500_characters_is_taken_whole_and_a_longer_one_not_at_all(
+    ana, reason, status
+):
+    node = make_node()
+    posted = {"kind": "cordon", "reason": reason, "base_version": node.version}
+    answer = ana.post(
+        f"/nodes/{node.name}/holds/", {"idempotency_key": str(uuid.uuid4()), **posted}
+    )
+    assert answer.status_code == status
+    told = "reason: expected at most 500 characters, found 501. Shorten it, then send again."
+    assert (told in answer.content.decode()) == (status == 422)
+    assert [hold.reason for hold in Hold.objects.all()] == [reason.strip()] * (status == 302)
+
+
+def test_the_name_of_a_field_has_a_limit_too_and_is_not_told_whole(ana):
+    posted = {"idempotency_key": str(uuid.uuid4()), "n" * 201: "x"}
+    answer = ana.post("/brake/clear/", posted)
+    assert answer.status_code == 422
+    assert f"{'n' * 20}…: expected at most 200 characters, found 201" in answer.content.decode()
+
+
 @pytest.mark.parametrize("address", ["/audit/?before=", "/fleet/table/?page=", "/fleet/?page="])
 @pytest.mark.parametrize("number", [DIGITS, "99999999999999999999", "-1", "\u0661", "1.5"])
 def test_a_number_without_end_is_no_page(ana, address, number):
@@ -52,6 +77,14 @@ def test_a_number_without_end_is_no_page(ana, address, number):
 @pytest.mark.django_db
 def test_a_name_longer_than_any_is_a_wrong_name(client):
     answer = client.post("/login/", {"username": "x" * 100_000, "password": "y"})
+    assert answer.status_code == 200
+    assert "Name or password is wrong" in answer.content.decode()
+
+
+@pytest.mark.django_db
+def test_a_password_longer_than_any_is_a_wrong_password(client):
+    make_person("bo")
+    answer = client.post("/login/", {"username": "bo", "password": "x" * 100_000})
     assert answer.status_code == 200
     assert "Name or password is wrong" in answer.content.decode()
 
