@@ -19,7 +19,7 @@ from fleet.execution import moves, states
 from fleet.execution.faults import fault_point, scaled
 from fleet.execution.links import Links
 from fleet.execution.models import Command
-from fleet.execution.remote import Connection, RemoteError
+from fleet.execution.remote import Connection, RemoteError, Unreachable
 from fleet.execution.results import Result, result_of_error, result_of_outcome, results_store
 from fleet.execution.verbs import DO, FIND_OUT, UNDO, Call, carry_out
 from fleet.execution.verdicts import AnswerLies, Outcome
@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 
 BEAT_S = 5.0
 DIALS = 64
+# How often a call that changes nothing is made in one attempt, when its connection breaks under it.
+HARMLESS_CALLS = 3
 
 Found = TypeVar("Found")
 
@@ -208,14 +210,27 @@ class Batch:
         if over := task.is_over:
             return _cancelled(task) if over == states.CANCELLED else _too_late(task)
         try:
-            link = self.links.get(task.command.host)
-            fault_point("connected")
-            outcome = self._call(task, link)
-            if task.is_cancelled and outcome.state == states.SUCCEEDED and task.mode == UNDO:
-                outcome = self._call(task, link)
+            outcome = self._connect_and_call(task)
         except (RemoteError, AnswerLies, WireError) as error:
             return result_of_error(task, error)
         return result_of_outcome(task, outcome)
+
+    def _connect_and_call(self, task: Task) -> Outcome:
+        calls = HARMLESS_CALLS if task.command.effect == "probe" else 1
+        while True:
+            calls -= 1
+            link = self.links.get(task.command.host)
+            fault_point("connected")
+            try:
+                outcome = self._call(task, link)
+                if task.is_cancelled and outcome.state == states.SUCCEEDED and task.mode == UNDO:
+                    outcome = self._call(task, link)
+                return outcome
+            except Unreachable as error:
+                # The node answered a moment ago and only this connection broke: dial anew at once.
+                if not calls or task.is_cancelled or link.is_alive:
+                    raise
+                logger.info("command %s: %s; asked again", task.command.pk, error)
 
     def _call(self, task: Task, link: Connection) -> Outcome:
         mode = task.mode

@@ -19,7 +19,9 @@ class _Link:
 
 
 class Links:
-    """The connections of a batch. A node that could not be reached is not dialled twice."""
+    """The connections of a batch. A node that could not be reached is not dialled twice; a connection that
+    broke is made anew for the next who asks.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -32,7 +34,7 @@ class Links:
         with link.lock:
             if link.error is not None:
                 raise link.error
-            if link.connection is None:
+            if link.connection is None or not link.connection.is_alive:
                 try:
                     link.connection = connect(host, deadline=CONNECT_S)
                 except RemoteError as error:

@@ -29,7 +29,7 @@ from fleet.execution.remote_errors import (
 from fleet.execution.verdicts import AnswerLies, Outcome, Seen
 from fleet.execution.wire import WireError
 
-FIRST_RETRY_S, LAST_RETRY_S = 5.0, 300.0
+FIRST_RETRY_S, LAST_RETRY_S, LAST_CHANCE_S = 5.0, 300.0, 1.0
 NEVER_S = 10 * 365 * 86400.0
 
 
@@ -82,6 +82,9 @@ def result_of_error(tried: Tried, error: RemoteError | AnswerLies | WireError) -
         due_in_s = retry_in_s(tried.command.attempt)
         if state == states.UNKNOWN and tried.command.effect == "once":
             due_in_s, why = NEVER_S, f"{why}; it must happen once, so a person has to look"
+    if state == states.QUEUED and tried.left_s is not None and tried.left_s < due_in_s:
+        # What did not happen is safe to repeat: nobody gives up while there is time for another attempt.
+        due_in_s = min(due_in_s, LAST_CHANCE_S)
     if state == states.QUEUED and tried.left_s is not None and tried.left_s < due_in_s:
         state, due_in_s = states.FAILED, 0.0
         why = f"{why}; given up after {tried.command.attempt} attempts"

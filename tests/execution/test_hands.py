@@ -9,10 +9,12 @@ from django.db import DataError
 from django.utils import timezone
 
 from fleet.execution import moves, results, states
+from fleet.execution.batch import Batch, Task
 from fleet.execution.dispatch import command_cancel, command_dispatch, subject_create
 from fleet.execution.hands import carry_out
 from fleet.execution.models import Command, Host, Subject
 from fleet.execution.output import command_sections
+from fleet.execution.remote import Unreachable
 from fleet.execution.signals import command_settled
 from tests.execution.orders import TREE, fresh, order_probe, order_start, order_stop
 from tests.waiting import wait_until
@@ -162,6 +164,49 @@ class TestUnreachable:
         carry_out(now_due(command))
         assert fresh(command).state == states.FAILED
         assert "given up after 4 attempts" in fresh(command).explanation
+
+    def test_it_tries_once_more_while_there_is_time(self, make_sshd):
+        command = order_start(make_sshd(start=False).host(), ["true"], deadline_s=60)
+        Command.objects.update(expires_at=timezone.now() + timedelta(seconds=3))
+        carry_out(now_due(command))
+        command = fresh(command)
+        assert command.state == states.QUEUED, command.explanation
+        assert command.due_at < command.expires_at
+
+    def test_a_probe_whose_connection_breaks_is_asked_again_at_once(self, sshd):
+        script = f"echo x >>{sshd.home}/tries; [ $(wc -l <{sshd.home}/tries) -gt 1 ] || sleep 60"
+        section = {"name": "hello", "timeout_s": 90, "argv": ["sh", "-c", script]}
+        command = order_probe(sshd.host(), payload={"sections": [section]}, deadline_s=120)
+        # Nearly out of time: a wait before the next attempt would end it.
+        Command.objects.update(expires_at=timezone.now() + timedelta(seconds=0.9))
+
+        def cut() -> None:
+            wait_until((sshd.home / "tries").exists, what="the first attempt on the node")
+            sshd.end_sessions()
+
+        cutter = threading.Thread(target=cut)
+        cutter.start()
+        carry_out([command.pk])
+        cutter.join()
+        assert fresh(command).state == states.SUCCEEDED, fresh(command).explanation
+        assert (sshd.home / "tries").read_text() == "x\nx\n"
+
+    def test_a_start_whose_connection_breaks_is_not_sent_twice(self, sshd):
+        host = sshd.host()
+        command = order_start(host, ["sleep", "100"])
+        batch = Batch([], 0)
+        batch.links.get(host)._transport.close()
+        calls = []
+
+        def break_off(task, link):
+            calls.append(link)
+            link.close()
+            raise Unreachable("n: the connection broke", may_have_run=True)
+
+        batch._call = break_off
+        (claimed,) = moves.commands_claim([command.pk], "hand")
+        result = batch._carry_out(Task(fresh(command), claimed))
+        assert (len(calls), result.settlement.state) == (1, states.UNKNOWN)
 
     def test_a_stop_is_never_given_up_and_says_what_is_not_confirmed(self, sshd):
         start = order_start(sshd.host("h100-7"), ["sleep", "100"])
