@@ -31,10 +31,22 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGTERM, interrupt)
 
 
+_left_by_workers: list[str] = []
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Hear from a parallel worker, which has servers and children of its own, what it left behind."""
+    _left_by_workers.extend(getattr(node, "workeroutput", {}).get("left_behind", []))
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Stop the servers last, and fail a run that left a process behind."""
-    if left := services.session().stop():
+    left = services.session().stop()
+    if (output := getattr(session.config, "workeroutput", None)) is not None:
+        output["left_behind"] = left
+    elif left := [*left, *_left_by_workers]:
         reporter = session.config.pluginmanager.get_plugin("terminalreporter")
         if reporter:
             reporter.write_line("processes left behind by the tests: " + "; ".join(left), red=True)
