@@ -1,16 +1,19 @@
 """Every state table is closed, agrees with its model's words, and is the only way to move."""
 
+from itertools import pairwise
+
 import pytest
 
 from fleet.execution import states
 from fleet.models import Node, Replica
-from fleet.rules.lifecycles import NODE_MOVES, REPLICA_MOVES
+from fleet.rules.lifecycles import NODE_MOVES, REPLICA_MOVES, node_path
 from fleet.rules.probe_verdict import state_after
 from fleet.rules.refusals import Conflict
+from fleet.services.node_moves import NodeMove, nodes_move
 from fleet.services.replicas import members_free, members_reserve, replica_move
 from releases.models import Launch
 from releases.rules.launch import LAUNCH_MOVES
-from tests.factories import make_actor, make_nodes, make_pool, make_replica
+from tests.factories import make_actor, make_node, make_nodes, make_pool, make_replica
 
 TABLES = {
     "node": (NODE_MOVES, Node.State.values),
@@ -47,11 +50,28 @@ def test_no_state_moves_to_itself(name):
 
 @pytest.mark.parametrize("verdict", ["pass", "fail", "unknown"])
 @pytest.mark.parametrize("answered", [True, False])
-@pytest.mark.parametrize("state", sorted(set(NODE_MOVES) - {"registered"}))
+@pytest.mark.parametrize("state", sorted(NODE_MOVES))
 def test_a_probe_moves_a_node_only_along_its_table(state, verdict, answered):
     after = state_after(state, verdict, has_answered=answered)
-    through_acceptance = "acceptance" in NODE_MOVES[state] and after in NODE_MOVES["acceptance"]
-    assert after == state or after in NODE_MOVES[state] or through_acceptance
+    steps = (state, *(node_path(state, after) or ())) if after != state else (state,)
+    assert steps[-1] == after
+    assert all(onward in NODE_MOVES[here] for here, onward in pairwise(steps))
+
+
+@pytest.mark.parametrize(
+    ("state", "to"), [("retired", "ready"), ("quarantined", "registered"), ("ready", "registered")]
+)
+def test_a_node_has_no_way_that_is_not_in_its_table(state, to):
+    assert node_path(state, to) is None
+
+
+@pytest.mark.django_db
+def test_a_node_is_not_moved_where_its_table_has_no_way():
+    node = make_node(state="retired")
+    with pytest.raises(Conflict, match="is retired and cannot become ready"):
+        nodes_move([NodeMove(node, "ready", "because")], actor=make_actor())
+    node.refresh_from_db()
+    assert (node.state, node.version) == ("retired", 1)
 
 
 @pytest.mark.django_db

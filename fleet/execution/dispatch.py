@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -34,52 +35,82 @@ class PurposeTaken(ValueError):
     """Two different orders under one purpose: a mistake of ours that would lose one of them."""
 
 
-def command_dispatch(
-    *,
-    purpose: str,
-    host: Host,
-    verb: str,
-    queue: str,
-    payload: dict[str, Any],
-    effect: str = "ensure",
-    subject: Subject | None = None,
-    deadline_s: float = 30.0,
-    topic: str = "",
-    due_at: datetime | None = None,
-) -> Command:
-    """Order one effect on one node; return its command, the existing one when the purpose was used.
+@dataclass(frozen=True)
+class Order:
+    """One effect on one node that somebody wants; `due_at` None means now."""
 
-    A stop is never given up; anything else is not begun `deadline_s` seconds after it was due.
-    Raises WireError for what cannot be said to a node, PurposeTaken for a purpose of another order.
+    purpose: str
+    host: Host
+    verb: str
+    queue: str
+    payload: dict[str, Any]
+    effect: str = "ensure"
+    subject: Subject | None = None
+    deadline_s: float = 30.0
+    topic: str = ""
+    due_at: datetime | None = None
+
+    def to_row(self) -> Command:
+        """Return the row of this order, not saved."""
+        due = Now() if self.due_at is None else Value(self.due_at)
+        is_stop = self.verb == "stop"
+        return Command(
+            purpose=self.purpose,
+            host=self.host,
+            subject=self.subject,
+            verb=self.verb,
+            queue=self.queue,
+            effect=self.effect,
+            payload=self.payload,
+            deadline_s=self.deadline_s,
+            topic=self.topic,
+            due_at=due,
+            expires_at=None if is_stop else due + timedelta(seconds=self.deadline_s),
+            enqueued_at=Now() if self.due_at is None else None,
+        )
+
+
+def command_dispatch(**order: Any) -> Command:
+    """Order one effect on one node; takes the fields of Order, and else as commands_dispatch()."""
+    return commands_dispatch([Order(**order)])[0]
+
+
+def commands_dispatch(orders: Sequence[Order]) -> list[Command]:
+    """Order effects; return their commands in order, the existing one where a purpose was used.
+
+    The number of queries does not grow with the orders. A stop is never given up; anything else is not
+    begun `deadline_s` seconds after it was due. Raises WireError for what cannot be said to a node,
+    PurposeTaken for a purpose of another order.
     """
-    check_order(verb=verb, queue=queue, effect=effect, payload=payload, subject=subject)
-    due = Now() if due_at is None else Value(due_at)
-    command = Command(
-        purpose=purpose,
-        host=host,
-        subject=subject,
-        verb=verb,
-        queue=queue,
-        effect=effect,
-        payload=payload,
-        deadline_s=deadline_s,
-        topic=topic,
-        due_at=due,
-        expires_at=None if verb == "stop" else due + timedelta(seconds=deadline_s),
-        enqueued_at=Now() if due_at is None else None,
-    )
+    for order in orders:
+        check_order(
+            verb=order.verb,
+            queue=order.queue,
+            effect=order.effect,
+            payload=order.payload,
+            subject=order.subject,
+        )
     with transaction.atomic():
-        Command.objects.bulk_create([command], ignore_conflicts=True)
-        stored = Command.objects.get(purpose=purpose)
-        if (stored.host_id, stored.verb, stored.subject_id) != (host.pk, verb, command.subject_id):
-            raise PurposeTaken(
-                f"purpose {purpose!r} belongs to a {stored.verb} on host {stored.host_id}"
-            )
-        if verb == "stop" and subject is not None:
-            _forget_unsent_starts(subject)
-        if stored.state == states.QUEUED and due_at is None:
-            _enqueue_on_commit(stored, queue)
+        Command.objects.bulk_create([order.to_row() for order in orders], ignore_conflicts=True)
+        rows = Command.objects.filter(purpose__in=[order.purpose for order in orders])
+        by_purpose = {row.purpose: row for row in rows}
+        stored = [by_purpose[order.purpose] for order in orders]
+        for order, row in zip(orders, stored, strict=True):
+            _refuse_other_order(order, row)
+        if stopped := [o.subject.pk for o in orders if o.verb == "stop" and o.subject is not None]:
+            _forget_unsent_starts(stopped)
+        for order, row in zip(orders, stored, strict=True):
+            if row.state == states.QUEUED and order.due_at is None:
+                _enqueue_on_commit(row, order.queue)
     return stored
+
+
+def _refuse_other_order(order: Order, row: Command) -> None:
+    subject_id = order.subject.pk if order.subject else None
+    if (row.host_id, row.verb, row.subject_id) != (order.host.pk, order.verb, subject_id):
+        raise PurposeTaken(
+            f"purpose {order.purpose!r} belongs to a {row.verb} on host {row.host_id}"
+        )
 
 
 def subject_create(
@@ -165,8 +196,8 @@ def _give_up(command: Command) -> list[int]:
     return moves.command_move(rows, states.FAILED, explanation=why[: moves.EXPLANATION_CAP])
 
 
-def _forget_unsent_starts(subject: Subject) -> None:
-    starts = Command.objects.filter(subject=subject, verb="start", sent_at=None)
+def _forget_unsent_starts(subject_ids: Sequence[int]) -> None:
+    starts = Command.objects.filter(subject__in=subject_ids, verb="start", sent_at=None)
     moves.command_move(
         starts.filter(state=states.QUEUED), states.CANCELLED, explanation="a stop came before it"
     )

@@ -15,6 +15,24 @@ NODE_MOVES: dict[str, frozenset[str]] = {
     "retired": frozenset(),
 }
 
+# A probe passes through these at one go: it begins in the first and ends in, or behind, the second.
+_PASSED_THROUGH = ("probing", "acceptance")
+
+
+def node_path(
+    state: str, to: str, through: tuple[str, ...] = _PASSED_THROUGH
+) -> tuple[str, ...] | None:
+    """Return the states a node passes on its way to `to`, `to` the last; None when its table has no way."""
+    if to in NODE_MOVES[state]:
+        return (to,)
+    for position, middle in enumerate(through):
+        if middle in NODE_MOVES[state]:
+            rest = node_path(middle, to, through[position + 1 :])
+            if rest:
+                return (middle, *rest)
+    return None
+
+
 _DOWN = frozenset({"stopping", "failed", "lost"})
 
 REPLICA_MOVES: dict[str, frozenset[str]] = {

@@ -6,18 +6,18 @@ A probe changes nothing on a node. Not in charge of what an answer means (rules/
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef
+from django.db.models import Exists, OuterRef
 from django.db.models.functions import Now
 from django.utils.translation import gettext as _
 
 from fleet.doorbell import ring
 from fleet.execution import states
-from fleet.execution.dispatch import command_dispatch
+from fleet.execution.dispatch import Order, commands_dispatch
 from fleet.execution.output import command_sections
 from fleet.models import Node, NodeProbe, ProbeRun
 from fleet.rules import gather, probe_verdict
@@ -27,9 +27,10 @@ from fleet.rules.probe_cards import CardSeen, read_cards
 from fleet.rules.probe_reading import FactSeen, ProbeReading, read_probe
 from fleet.rules.refusals import Refused
 from fleet.selectors.scope import pools_of_nodes
+from fleet.services.node_moves import NodeMove, nodes_move, rows_update
 from fleet.services.permits import permit_demand
 from fleet.services.probe_store import cards_store, facts_store, storable
-from fleet.services.trail import Actor, rule_actor, trail_add, trail_add_all, trail_entry
+from fleet.services.trail import Actor, rule_actor, trail_add
 
 log = logging.getLogger(__name__)
 
@@ -45,15 +46,19 @@ def probe_start(*, nodes: Sequence[Node], actor: Actor, user: Any = None) -> Pro
     for pool in set(pools.values()):
         permit_demand(user, "probe-start", pool)
     ids = sorted({node.pk for node in nodes})
-    rows = list(Node.objects.select_for_update(of=("self",)).filter(pk__in=ids).order_by("pk"))
+    locked = Node.objects.select_for_update(of=("self",)).select_related("host")
+    rows = list(locked.filter(pk__in=ids).order_by("pk"))
     scope = _scope(rows)
     run = ProbeRun.objects.create(requested_by=user, scope=scope[:200])
+    commands = commands_dispatch([_order(run, node) for node in rows])
     NodeProbe.objects.bulk_create(
-        NodeProbe(run=run, node=node, command=_dispatch(run, node)) for node in rows
+        NodeProbe(run=run, node=node, command=command)
+        for node, command in zip(rows, commands, strict=True)
     )
-    first = [node.pk for node in rows if node.state == Node.State.REGISTERED]
-    Node.objects.filter(pk__in=first).update(
-        state=Node.State.PROBING, explanation=say("Being probed."), version=F("version") + 1
+    first = [node for node in rows if node.state == Node.State.REGISTERED]
+    nodes_move(
+        [NodeMove(node, str(Node.State.PROBING), say("Being probed.")) for node in first],
+        actor=actor,
     )
     trail_add(
         actor=actor,
@@ -118,8 +123,8 @@ def _scope(nodes: list[Node]) -> str:
     return "all" if len(nodes) == total > 1 else fold_nodeset(node.name for node in nodes)
 
 
-def _dispatch(run: ProbeRun, node: Node) -> Any:
-    return command_dispatch(
+def _order(run: ProbeRun, node: Node) -> Order:
+    return Order(
         purpose=f"probe:{run.pk}/{node.name}",
         host=node.host,
         verb="probe",
@@ -168,43 +173,19 @@ def _store(settled: list[_Settled]) -> None:
         item.probe.summary = storable(item.verdict.summary)
         item.probe.findings = storable([f.as_object() for f in item.verdict.findings])
         item.probe.settled_at = Now()
-    _update(
+    rows_update(
         NodeProbe, [item.probe for item in settled], "verdict", "summary", "findings", "settled_at"
     )
 
 
-def _move_nodes(settled: Any) -> None:
-    changed, entries = [], []
+def _move_nodes(settled: Iterable[_Settled]) -> None:
+    moves = []
     for item in settled:
-        node, before = item.node, item.node.state
         if item.reading is not None:
-            node.probed_at = item.probe.command.settled_at
-        if item.state != before:
-            entries.append(_moved(item, before))
-            node.version += 1
-        node.explanation, node.state = item.explanation, item.state
-        changed.append(node)
-    _update(Node, changed, "state", "explanation", "probed_at", "version")
-    trail_add_all(entries)
-
-
-def _update(model: Any, rows: list[Any], *fields: str) -> None:
-    """Write these fields of rows that exist and are locked: an upsert costs a third of bulk_update's CASEs."""
-    model.objects.bulk_create(
-        rows, update_conflicts=True, unique_fields=["pk"], update_fields=list(fields)
-    )
-
-
-def _moved(item: _Settled, before: str) -> Any:
-    return trail_entry(
-        actor=rule_actor("probe"),
-        verb="node.move",
-        object_kind="node",
-        object_id=item.node.name,
-        reason=item.explanation,
-        before={"state": before},
-        after={"state": item.state, "probe": item.probe.pk, "verdict": item.verdict.verdict},
-    )
+            item.node.probed_at = item.probe.command.settled_at
+        facts = {"probe": item.probe.pk, "verdict": item.verdict.verdict}
+        moves.append(NodeMove(item.node, item.state, item.explanation, facts))
+    nodes_move(moves, actor=rule_actor("probe"), also=["probed_at"])
 
 
 def _end_runs(run_ids: set[int]) -> None:

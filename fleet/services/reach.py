@@ -7,7 +7,7 @@ hold is added for unreachable nodes.
 from __future__ import annotations
 
 from django.db import transaction
-from django.db.models import F, OuterRef, Subquery
+from django.db.models import OuterRef, Subquery
 
 from fleet.doorbell import ring
 from fleet.execution.models import Host
@@ -16,7 +16,8 @@ from fleet.rules import hostkeys
 from fleet.rules.message import say
 from fleet.services.brake import brake_judge
 from fleet.services.holds import HOST_KEY, REACH, holds_add, holds_lift
-from fleet.services.trail import rule_actor, trail_add_all, trail_entry
+from fleet.services.node_moves import NodeMove, nodes_move
+from fleet.services.trail import rule_actor
 
 BOOT = "boot_id"
 
@@ -78,20 +79,9 @@ def _recheck_rebooted() -> int:
         .order_by("pk")
     )
     explanation = say("It booted since its last probe. Probe it again.")
-    Node.objects.filter(pk__in=[node.pk for node in nodes]).update(
-        state=Node.State.ACCEPTANCE, explanation=explanation, version=F("version") + 1
-    )
-    trail_add_all(
-        trail_entry(
-            actor=rule_actor("reboot"),
-            verb="node.move",
-            object_kind="node",
-            object_id=node.name,
-            reason=explanation,
-            before={"state": node.state},
-            after={"state": Node.State.ACCEPTANCE},
-        )
-        for node in nodes
+    nodes_move(
+        [NodeMove(node, str(Node.State.ACCEPTANCE), explanation) for node in nodes],
+        actor=rule_actor("reboot"),
     )
     ring("fleet", *(f"node-{node.name}" for node in nodes))
     return len(nodes)
