@@ -54,6 +54,8 @@ _LOOKS: dict[str, dict[str, tuple[str, str]]] = {
         "stopped": (IDLE, "skip"),
         "failed": (CRIT, "crit"),
         "lost": (CRIT, "crit"),
+        "held": (WARN, "warn"),
+        "unseen": (WARN, "unk"),
     },
     "reach": {
         "unknown": (IDLE, "unk"),
@@ -93,7 +95,7 @@ _LOOKS: dict[str, dict[str, tuple[str, str]]] = {
 
 _WORDS: dict[str, dict[str, Any]] = {
     "node": dict(Node.State.choices),
-    "replica": dict(Replica.State.choices),
+    "replica": dict(Replica.State.choices) | dict(Replica.Doubt.choices),
     "reach": {
         Host.Reach.UNKNOWN: _("Reachability unknown"),
         Host.Reach.OK: _("Reachable"),

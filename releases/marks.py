@@ -33,5 +33,8 @@ machine_add(
 )
 
 
-def launch_mark(state: str) -> Mark:
-    return mark_of("launch", state)
+def launch_mark(launch: Launch) -> Mark:
+    """Return how a launch is drawn: one that is ready shows the doubt of its unit, when there is one."""
+    if launch.state == Launch.State.READY and launch.replica.doubt:
+        return mark_of("replica", launch.replica.doubt)
+    return mark_of("launch", launch.state)

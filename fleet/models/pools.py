@@ -49,19 +49,46 @@ class Replica(models.Model):
         FAILED = "failed", _("Failed")
         LOST = "lost", _("Lost")
 
+    class Doubt(models.TextChoices):
+        HELD = "held", _("Held by the brake")
+        UNSEEN = "unseen", _("Unconfirmed")
+
     pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="replicas")
     name = models.CharField(max_length=48, unique=True)
     state = models.CharField(max_length=10, choices=State, default=State.PLANNED)
     explanation = models.TextField(blank=True)
     generation = models.PositiveIntegerField(default=0, help_text="of its newest launch")
     state_at = models.DateTimeField(auto_now_add=True)
+    doubt = models.CharField(
+        max_length=6,
+        choices=Doubt,
+        blank=True,
+        help_text="why it does not count as ready though nothing was done to it",
+    )
+    turned_at = models.DateTimeField(
+        null=True, help_text="when it turned bad: its doubt began, or it failed"
+    )
+    is_reboot_proved = models.BooleanField(
+        default=False, help_text="it failed by another boot of its node: no judgement of ours"
+    )
     version = models.PositiveIntegerField(default=1)
 
     class Meta:
         ordering = ["pool", "name"]
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(doubt="") | models.Q(state__in=["ready", "serving", "draining"]),
+                name="doubt_of_running_units",
+            )
+        ]
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def shown_state(self) -> str:
+        """What pages show and count: the doubt where there is one. In queries: selectors/units.py."""
+        return self.doubt or self.state
 
 
 class Member(models.Model):

@@ -16,10 +16,7 @@ from django.db.models.functions import JSONObject
 
 from fleet.models import Gpu, Hold, Member, Node, Pool, Replica
 from fleet.selectors.control import ControlState, control_of, control_parts
-
-RUNNING = frozenset({"ready", "serving", "draining"})
-CHANGING = frozenset({"reserved", "launching", "warming", "stopping"})
-BROKEN = frozenset({"failed", "lost"})
+from fleet.selectors.units import shown_state
 
 
 @dataclass(slots=True)
@@ -113,7 +110,7 @@ def node_rows() -> list[NodeRow]:
     seat = Member.objects.filter(node=OuterRef("pk"), released_at=None).values(
         row=JSONObject(
             unit="replica__name",
-            state="replica__state",
+            state=shown_state("replica__"),
             position="position",
             nodes="replica__pool__unit_nodes",
             pool="replica__pool__slug",
@@ -168,7 +165,7 @@ def pools_seen() -> tuple[list[PoolSeen], ControlState | None]:
     units = (
         Replica.objects.filter(pool=OuterRef("pk"))
         .order_by("name")
-        .values(row=JSONObject(n="name", s="state", e="explanation", g="generation"))
+        .values(row=JSONObject(n="name", s=shown_state(), e="explanation", g="generation"))
     )
     rows = Pool.objects.values_list(
         "slug",

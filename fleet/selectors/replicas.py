@@ -9,6 +9,7 @@ from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import OuterRef
 
 from fleet.models import Member, Replica
+from fleet.selectors.units import shown_state
 
 
 @dataclass(slots=True)
@@ -35,7 +36,7 @@ def unit_rows() -> list[UnitRow]:
     )
     rows = Replica.objects.order_by("pool__position", "pool__slug", "name").values_list(
         "name",
-        "state",
+        shown_state(),
         "explanation",
         "generation",
         "state_at",

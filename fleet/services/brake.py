@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 
 from django.conf import settings
-from django.db import transaction
-from django.db.models.functions import Now
+from django.db import connection, transaction
+from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
@@ -16,25 +16,38 @@ from fleet.models import Brake, Node, Replica
 from fleet.rules.brake import WINDOW_S, Turned, judge
 from fleet.rules.refusals import Conflict
 from fleet.selectors.brake import brake_now
+from fleet.services.replicas import BROKEN
 from fleet.services.trail import Actor, rule_actor, trail_add
+
+_LOCK_CLASS = 7404
 
 
 @transaction.atomic
-def brake_judge(now: datetime | None = None) -> Brake | None:
-    """Pull the brake when too much turned bad at once; returns the brake that is on now, if any."""
+def brake_judge(now: datetime | None = None, turning: Replica | None = None) -> Brake | None:
+    """Pull the brake when too much turned bad at once; returns the brake that is on now, if any.
+
+    `turning` is a unit that a rule is about to take down: it counts before anything is done to it, so that
+    one tick cannot take down more than the brake allows.
+    """
+    now = now or timezone.now()
+    if turning is not None:
+        _wait_for_turn()
     if on := brake_now():
         return on
     last = Brake.objects.exclude(cleared_at=None).order_by("-cleared_at").first()
     cause = judge(
         nodes_total=Node.objects.exclude(state=Node.State.RETIRED).count(),
         nodes=_bad_nodes(),
-        units=_bad_units(),
-        now=now or timezone.now(),
+        units=[*_bad_units(), *_turned(turning, now)],
+        now=now,
         cleared_at=last.cleared_at if last else None,
         window_s=WINDOW_S / settings.TIME_SCALE,
     )
     if cause is None:
         return None
+    _wait_for_turn()
+    if on := brake_now():
+        return on
     brake = Brake.objects.create(cause=cause)
     trail_add(
         actor=rule_actor("brake"),
@@ -79,5 +92,17 @@ def _bad_nodes() -> list[Turned]:
 
 
 def _bad_units() -> list[Turned]:
-    bad = Replica.objects.filter(state__in=[Replica.State.FAILED, Replica.State.LOST])
-    return [Turned(*row) for row in bad.values_list("name", "state_at")]
+    """Units that failed by a judgement. A unit whose node was started again is gone by the node's own word."""
+    bad = Replica.objects.filter(state__in=BROKEN, is_reboot_proved=False)
+    since = Coalesce("turned_at", "state_at")
+    return [Turned(*row) for row in bad.values_list("name", since)]
+
+
+def _turned(unit: Replica | None, now: datetime) -> list[Turned]:
+    return [] if unit is None else [Turned(unit.name, unit.turned_at or now)]
+
+
+def _wait_for_turn() -> None:
+    """Let one transaction at a time count and pull, so that two conductors never both miss the third unit."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s, 0)", [_LOCK_CLASS])

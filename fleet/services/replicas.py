@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
 from django.db import transaction
 from django.db.models import F
-from django.db.models.functions import Now
+from django.db.models.functions import Coalesce, Now
 from django.utils.translation import gettext as _
 
 from fleet.doorbell import ring
@@ -14,6 +15,8 @@ from fleet.models import Member, Node, Replica
 from fleet.rules.lifecycles import REPLICA_MOVES
 from fleet.rules.refusals import Conflict
 from fleet.services.trail import Actor, trail_add
+
+BROKEN = frozenset({Replica.State.FAILED, Replica.State.LOST})
 
 
 @transaction.atomic
@@ -24,10 +27,12 @@ def replica_move(
     explanation: str,
     actor: Actor,
     from_states: Collection[str] | None = None,
+    is_reboot_proved: bool = False,
 ) -> Replica:
     """Move a unit under its row lock; moving it to where it is only renews the explanation.
 
-    Raises Conflict when the unit is not in one of `from_states`, or its table does not have the move.
+    `is_reboot_proved`: it fails by another boot of its node, which the brake does not count. Raises Conflict
+    when the unit is not in one of `from_states`, or its table does not have the move.
     """
     row = Replica.objects.select_for_update().get(pk=replica.pk)
     before = row.state
@@ -37,7 +42,8 @@ def replica_move(
         return _reflect(replica)
     changes = {"state": to, "explanation": explanation, "version": F("version") + 1}
     if before != to:
-        changes["state_at"] = Now()
+        changes |= {"state_at": Now(), "doubt": "", "is_reboot_proved": is_reboot_proved}
+        changes["turned_at"] = Coalesce(F("turned_at"), Now()) if to in BROKEN else None
     Replica.objects.filter(pk=row.pk).update(**changes)
     if before != to:
         trail_add(
@@ -48,6 +54,30 @@ def replica_move(
             before={"state": before},
             after={"state": to},
         )
+    ring(f"replica-{row.name}", f"pool-{row.pool.slug}", "fleet")
+    return _reflect(replica)
+
+
+@transaction.atomic
+def replica_doubt(*, replica: Replica, doubt: str, explanation: str, actor: Actor) -> Replica:
+    """Say why a running unit does not count as ready, or (with no doubt) that it does again.
+
+    Nothing is done to it. Its version stays: a person who is about to end it must not be refused for this.
+    """
+    row = Replica.objects.select_for_update().get(pk=replica.pk)
+    changes: dict[str, Any] = {"doubt": doubt, "explanation": explanation}
+    if doubt != row.doubt:
+        changes["turned_at"] = Coalesce(F("turned_at"), Now()) if doubt else None
+        trail_add(
+            actor=actor,
+            verb="replica.doubt",
+            object_kind="replica",
+            object_id=row.name,
+            reason=explanation,
+            before={"doubt": row.doubt},
+            after={"doubt": doubt},
+        )
+    Replica.objects.filter(pk=row.pk).update(**changes)
     ring(f"replica-{row.name}", f"pool-{row.pool.slug}", "fleet")
     return _reflect(replica)
 
@@ -98,5 +128,7 @@ def _refuse_unless_possible(row: Replica, to: str, from_states: Collection[str] 
 
 
 def _reflect(replica: Replica) -> Replica:
-    replica.refresh_from_db(fields=["state", "explanation", "state_at", "version"])
+    replica.refresh_from_db(
+        fields=["state", "explanation", "state_at", "doubt", "turned_at", "version"]
+    )
     return replica

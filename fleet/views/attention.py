@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from fleet.marks import CRIT, HOLD, IDLE, WARN, Mark
+from fleet.marks import CRIT, HOLD, IDLE, WARN, Mark, mark_of
 from fleet.rules.message import said
 from fleet.selectors.control import ControlState
-from fleet.selectors.fleet import BROKEN, NodeRow, PoolSeen
+from fleet.selectors.fleet import NodeRow, PoolSeen, UnitSeen
+from fleet.selectors.units import BROKEN, IN_DOUBT
 
 MOST = 6
 NAMED = 3  # nodes with the same trouble that are named before the rest is counted
@@ -35,10 +36,11 @@ class Item:
 def attention_items(
     rows: list[NodeRow], pools: list[PoolSeen], control: ControlState | None
 ) -> list[Item]:
-    """Build every line; the page shows the first MOST and counts the rest."""
+    """Build every line; the page shows the first MOST and counts the rest. The brake has a panel of its own."""
     return [
         *(_console(control) if control else ()),
         *_units(pools),
+        *_doubted(pools),
         *_nodes(rows),
         *_waiting(rows),
         *_unprobed(rows),
@@ -54,13 +56,6 @@ def _warned() -> Mark:
 
 
 def _console(control: ControlState) -> Iterator[Item]:
-    if control.is_braked:
-        yield Item(
-            _failed(),
-            _("Automatic actions are stopped"),
-            said(control.brake_cause, _),
-            (Link(_("Audit log"), reverse("audit") + "?q=brake"),),
-        )
     if control.is_conductor_silent:
         yield Item(
             _warned(),
@@ -90,6 +85,23 @@ def _units(pools: list[PoolSeen]) -> Iterator[Item]:
             yield Item(_failed(), title, said(unit.explanation, _), tuple(links))
 
 
+def _doubted(pools: list[PoolSeen]) -> Iterator[Item]:
+    units = [unit for pool in pools for unit in pool.units]
+    for state in sorted(IN_DOUBT):
+        found = [unit for unit in units if unit.state == state]
+        if not found:
+            continue
+        mark = mark_of("replica", state)
+        links = [Link(unit.name, reverse("replica", args=[unit.name])) for unit in found[:NAMED]]
+        if len(found) > NAMED:
+            links.append(Link(_("Replicas"), reverse("replica-list") + "?kind=doubt"))
+        title = _("%(units)s: %(state)s") % {
+            "units": _names(found),
+            "state": str(mark.word).lower(),
+        }
+        yield Item(mark, title, said(found[0].explanation, _), tuple(links))
+
+
 def _nodes(rows: list[NodeRow]) -> Iterator[Item]:
     troubles = (
         (_failed(), lambda r: r.key_state == "changed", _("%(nodes)s: host key changed"),
@@ -113,7 +125,7 @@ def _nodes(rows: list[NodeRow]) -> Iterator[Item]:
             )
 
 
-def _names(rows: list[NodeRow]) -> str:
+def _names(rows: Sequence[NodeRow | UnitSeen]) -> str:
     named = ", ".join(row.name for row in rows[:NAMED])
     rest = len(rows) - NAMED
     if rest <= 0:

@@ -11,7 +11,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from fleet.marks import CORDONED, CRIT, Mark, mark_of
-from fleet.selectors.fleet import BROKEN, CHANGING, RUNNING, GpuCell, NodeRow, PoolSeen
+from fleet.selectors.fleet import GpuCell, NodeRow, PoolSeen
+from fleet.selectors.units import BROKEN, CHANGING, IN_DOUBT, RUNNING
 
 # The levels of the map's scales: share of the memory, share of the highest clock an H100 SXM reaches.
 LEVELS = 6
@@ -164,7 +165,7 @@ def row_look(row: NodeRow, sign: Mark | None) -> str:
         words.append("cordon")
     elif seat and seat.state in CHANGING:
         words.append("build")
-    elif seat and seat.state not in RUNNING:
+    elif seat and seat.state not in RUNNING | IN_DOUBT:
         words.append("off")
     if seat and seat.nodes > 1:
         words.append("pair")
@@ -182,6 +183,7 @@ def row_sign(row: NodeRow) -> Mark | None:
         (row.state == "quarantined", "node", row.state),
         (unit in BROKEN, "replica", unit),
         ("failed" in healths, "gpu", "failed"),
+        (unit in IN_DOUBT, "replica", unit),
         (row.reach == "suspect", "reach", row.reach),
         (row.key_state == "unset", "key", row.key_state),
         ("attention" in healths, "gpu", "attention"),
@@ -233,6 +235,7 @@ def _card(pool: PoolSeen) -> PoolCard:
         _("promised"): pool.promised_units,
         _("changing"): sum(1 for unit in pool.units if unit.state in CHANGING),
         _("failed"): sum(1 for unit in pool.units if unit.state in BROKEN),
+        _("in doubt"): sum(1 for unit in pool.units if unit.state in IN_DOUBT),
     }
     facts = [(word, str(number)) for word, number in counts.items() if number]
     return PoolCard(
@@ -247,6 +250,8 @@ def _segment(state: str) -> str:
         return "on"
     if state in CHANGING:
         return "run"
+    if state in IN_DOUBT:
+        return "warn"
     return "crit" if state in BROKEN else "off"
 
 

@@ -8,11 +8,11 @@ from django.views.decorators.http import require_safe
 
 from fleet.marks import mark_of
 from fleet.rules.message import said
-from fleet.selectors.fleet import BROKEN, CHANGING, RUNNING
 from fleet.selectors.replicas import UnitRow, unit_rows
+from fleet.selectors.units import BROKEN, CHANGING, IN_DOUBT, RUNNING
 from fleet.views.parts import render_page
 
-KINDS = ("all", "running", "changing", "failed", "down")
+KINDS = ("all", "running", "doubt", "changing", "failed", "down")
 
 
 @require_safe
@@ -28,9 +28,10 @@ def replica_list(request: HttpRequest) -> HttpResponse:
         "topics": ["fleet"],
         "q": wanted,
         "kind": kind,
-        "kinds": _kinds(rows),
+        "kinds": _kinds(rows, kind),
         "count": len(rows),
         "running": sum(1 for row in rows if row.state in RUNNING),
+        "doubted": sum(1 for row in rows if row.state in IN_DOUBT),
         "failed": sum(1 for row in rows if row.state in BROKEN),
         "units": [_line(row) for row in shown],
     }
@@ -45,6 +46,8 @@ def replica_list(request: HttpRequest) -> HttpResponse:
 def _kind_of(row: UnitRow) -> str:
     if row.state in RUNNING:
         return "running"
+    if row.state in IN_DOUBT:
+        return "doubt"
     if row.state in CHANGING:
         return "changing"
     return "failed" if row.state in BROKEN else "down"
@@ -55,10 +58,14 @@ def _passes(row: UnitRow, kind: str, wanted: str) -> bool:
     return kind in {"all", _kind_of(row)} and wanted in text
 
 
-def _kinds(rows: list[UnitRow]) -> list[tuple[str, str, int]]:
-    words = (_("All"), _("Running"), _("Changing"), _("Failed"), _("Not running"))
+def _kinds(rows: list[UnitRow], chosen: str) -> list[tuple[str, str, int]]:
+    """Every kind with its count; doubt is rare, and shown only where there is one or somebody asked for it."""
+    words = (
+        _("All"), _("Running"), _("In doubt"), _("Changing"), _("Failed"), _("Not running"),
+    )  # fmt: skip
     counts = [len(rows), *(sum(1 for row in rows if _kind_of(row) == kind) for kind in KINDS[1:])]
-    return list(zip(KINDS, words, counts, strict=True))
+    kinds = zip(KINDS, words, counts, strict=True)
+    return [row for row in kinds if row[2] or row[0] != "doubt" or chosen == "doubt"]
 
 
 def _line(row: UnitRow) -> dict[str, object]:

@@ -41,6 +41,8 @@ RUNNING_STATES = frozenset({STARTING, LOADING, WARMING, READY})
 READ_STATES = RUNNING_STATES | {FREEZING}
 ENDED = frozenset({FAILED, STOPPED})
 ANSWERED = say("Ready: every golden prompt was answered exactly.")
+# Doubts that stand against a ready unit while nothing is done to it.
+HELD, UNSEEN = "held", "unseen"
 
 
 @dataclass(frozen=True)
@@ -114,11 +116,21 @@ class Snapshot:
 class Move:
     """What to do next. `to` is None when the launch stays where it is; `explanation` says what it
     waits for.
+
+    `doubt`: it stays ready and must not count as ready. `is_reboot`: its ranks are gone by another boot of
+    their node, so taking it down acts on nothing that could still serve.
     """
 
     to: str | None
     explanation: str
     cause: str = ""
+    doubt: str = ""
+    is_reboot: bool = False
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether it takes a unit down because a rule thinks so: what the mass-change brake is for."""
+        return self.to == FREEZING and not self.is_reboot
 
 
 def decide(seen: Snapshot) -> Move:
@@ -147,7 +159,7 @@ def _preflight(seen: Snapshot) -> Move:
 def _starting(seen: Snapshot) -> Move:
     trouble = _start_trouble(seen) or _lost_rank(seen)
     if trouble:
-        return Move(FREEZING, trouble, cause=trouble)
+        return _take_down(seen, trouble)
     missing = [p.node for p in seen.positions if p.start != "succeeded" or p.subject == "new"]
     if not missing:
         return Move(
@@ -161,6 +173,15 @@ def _starting(seen: Snapshot) -> Move:
         )
         return Move(FREEZING, cause, cause=cause)
     return Move(None, say("Waiting for %(nodes)s to start.", nodes=_names(missing)))
+
+
+def _take_down(seen: Snapshot, cause: str) -> Move:
+    return Move(FREEZING, cause, cause=cause, is_reboot=bool(_rebooted(seen)))
+
+
+def _rebooted(seen: Snapshot) -> list[str]:
+    """Name the nodes that show another boot id than the one under which the ranks were started."""
+    return [place.node for place in seen.positions if place.boot_changed]
 
 
 def _start_trouble(seen: Snapshot) -> str:
@@ -183,7 +204,15 @@ _BY_ABSENCE = "%(node)s lost its ranks: the engine's process is no longer there.
 
 def _lost_rank(seen: Snapshot) -> str:
     """Say which rank is gone, or return nothing. An exit code of 0 is not taken as success."""
-    return _lost_by_log(seen) or _lost_by_state(seen)
+    return _lost_by_boot(seen) or _lost_by_log(seen) or _lost_by_state(seen)
+
+
+def _lost_by_boot(seen: Snapshot) -> str:
+    """Before what the logs tell: the last lines of a node that went down are about its going down."""
+    nodes = _rebooted(seen)
+    if len(nodes) > 1:
+        return say("%(nodes)s were rebooted: their ranks are gone.", nodes=_names(nodes))
+    return say("%(node)s was rebooted: its ranks are gone.", node=nodes[0]) if nodes else ""
 
 
 def _lost_by_log(seen: Snapshot) -> str:
@@ -206,8 +235,6 @@ def _lost_by_log(seen: Snapshot) -> str:
 
 def _lost_by_state(seen: Snapshot) -> str:
     for place in seen.positions:
-        if place.boot_changed:
-            return say("%(node)s was rebooted: its ranks are gone.", node=place.node)
         if place.subject == "done":
             return say(_BY_EXIT, node=place.node, rc=place.rc, why=place.log_cause)
         if place.subject in {"lost", "gone"}:
@@ -218,7 +245,7 @@ def _lost_by_state(seen: Snapshot) -> str:
 def _loading(seen: Snapshot) -> Move:
     trouble = _lost_rank(seen) or _wrong_world(seen) or _unreachable(seen)
     if trouble:
-        return Move(FREEZING, trouble, cause=trouble)
+        return _take_down(seen, trouble)
     if seen.positions[0].phase == "ready":
         return Move(WARMING, say("The engine answers; asking the golden prompts."))
     if _age(seen, seen.state_at) > seen.limits.ready_s:
@@ -257,7 +284,7 @@ def _unreachable(seen: Snapshot) -> str:
 def _warming(seen: Snapshot) -> Move:
     trouble = _lost_rank(seen)
     if trouble:
-        return Move(FREEZING, trouble, cause=trouble)
+        return _take_down(seen, trouble)
     if seen.warm_up == "right":
         return Move(READY, ANSWERED)
     if seen.warm_up == "wrong":
@@ -271,12 +298,17 @@ def _warming(seen: Snapshot) -> Move:
 
 def _ready(seen: Snapshot) -> Move:
     trouble = _lost_rank(seen) or _hang(seen)
-    if not trouble:
-        return Move(None, ANSWERED)
-    # Another boot id is proof from the node itself: there is nothing left that a brake could save.
-    if seen.is_braked and not any(place.boot_changed for place in seen.positions):
-        return Move(None, say("Held by the mass-change brake: %(why)s", why=trouble))
-    return Move(FREEZING, trouble, cause=trouble)
+    if trouble:
+        move = _take_down(seen, trouble)
+        if not (seen.is_braked and move.is_judged):
+            return move
+        return Move(None, say("Held by the mass-change brake: %(why)s", why=trouble), doubt=HELD)
+    if away := [place.node for place in seen.positions if not place.is_reachable]:
+        why = say(
+            "%(nodes)s cannot be reached: whether it serves is not known.", nodes=_names(away)
+        )
+        return Move(None, why, doubt=UNSEEN)
+    return Move(None, ANSWERED)
 
 
 def _hang(seen: Snapshot) -> str:

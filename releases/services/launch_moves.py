@@ -31,9 +31,19 @@ class IllegalMove(Exception):
 
 @transaction.atomic
 def launch_move(
-    *, launch: Launch, to: str, explanation: str, actor: Actor, cause: str = "", reason: str = ""
+    *,
+    launch: Launch,
+    to: str,
+    explanation: str,
+    actor: Actor,
+    cause: str = "",
+    reason: str = "",
+    is_reboot: bool = False,
 ) -> bool:
-    """Move a launch by compare-and-swap; False when somebody else moved it first."""
+    """Move a launch by compare-and-swap; False when somebody else moved it first.
+
+    `is_reboot`: it is taken down because its node was started again (rules.Move).
+    """
     before = launch.state
     if to not in rules.LAUNCH_MOVES[before]:
         raise IllegalMove(f"{launch}: {before} > {to} is not in the table")
@@ -61,16 +71,22 @@ def launch_move(
         before={"state": before},
         after={"state": to},
     )
-    _move_unit(launch, to, explanation, actor)
+    _move_unit(launch, to, explanation, actor, is_reboot)
     state_enter(launch, before)
     ring(launch.topic, f"replica-{launch.replica.name}", "fleet")
     return True
 
 
-def _move_unit(launch: Launch, to: str, explanation: str, actor: Actor) -> None:
+def _move_unit(launch: Launch, to: str, explanation: str, actor: Actor, is_reboot: bool) -> None:
     if to in rules.ENDED:
         members_free(replica=launch.replica)
     # A unit that failed stays failed while its ranks are being stopped.
     unit_state = Replica.State.FAILED if launch.cause else _UNIT_STATE.get(to)
     if unit_state:
-        replica_move(replica=launch.replica, to=unit_state, explanation=explanation, actor=actor)
+        replica_move(
+            replica=launch.replica,
+            to=unit_state,
+            explanation=explanation,
+            actor=actor,
+            is_reboot_proved=is_reboot,
+        )

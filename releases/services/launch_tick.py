@@ -5,6 +5,7 @@ Safe to run twice or never; two conductors skip each other's rows.
 
 import logging
 import time
+from dataclasses import replace
 from datetime import timedelta
 
 from django.conf import settings
@@ -14,7 +15,8 @@ from django.utils import timezone
 
 from fleet.doorbell import ring
 from fleet.execution.faults import fault_point
-from fleet.models import Replica
+from fleet.services.brake import brake_judge
+from fleet.services.replicas import replica_doubt
 from fleet.services.trail import rule_actor
 from releases.models import Launch
 from releases.rules import launch as rules
@@ -75,7 +77,7 @@ def launch_advance(pk: int) -> bool:
         return False
     if launch.state in rules.READ_STATES:
         positions_read(launch)
-    move = rules.decide(launch_seen(launch))
+    move = _decide(launch)
     fault_point("launch-decided")
     if move.to is None:
         _stay(launch, move)
@@ -85,10 +87,20 @@ def launch_advance(pk: int) -> bool:
         to=move.to,
         explanation=move.explanation,
         cause=move.cause,
+        is_reboot=move.is_reboot,
         actor=rule_actor(f"launch-{launch.state}"),
     )
     fault_point(f"launch-{launch.state}")
     return moved
+
+
+def _decide(launch: Launch) -> rules.Move:
+    """Decide the next move; a ready unit that a rule would take down is counted by the brake before."""
+    seen = launch_seen(launch)
+    move = rules.decide(seen)
+    if launch.state == rules.READY and move.is_judged and brake_judge(turning=launch.replica):
+        return rules.decide(replace(seen, is_braked=True))
+    return move
 
 
 def _stay(launch: Launch, move: rules.Move) -> None:
@@ -96,10 +108,15 @@ def _stay(launch: Launch, move: rules.Move) -> None:
         _ask_again(launch)
     elif launch.state == rules.STOPPING:
         _stop_again(launch)
-    if move.explanation != launch.explanation:
+    if (move.explanation, move.doubt) != (launch.explanation, launch.replica.doubt):
         Launch.objects.filter(pk=launch.pk).update(explanation=move.explanation)
-        if launch.state == rules.READY:  # trouble that the brake holds is said of the unit too
-            Replica.objects.filter(pk=launch.replica_id).update(explanation=move.explanation)
+        if launch.state == rules.READY:
+            replica_doubt(
+                replica=launch.replica,
+                doubt=move.doubt,
+                explanation=move.explanation,
+                actor=rule_actor("launch-ready"),
+            )
         ring(launch.topic, f"replica-{launch.replica.name}", "fleet")
 
 

@@ -102,7 +102,7 @@ def launch(request: HttpRequest, name: str, generation: int) -> HttpResponse:
         "launch": found,
         "replica": found.replica,
         "seen": seen,
-        "mark": launch_mark(found.state),
+        "mark": launch_mark(found),
         "explanation": explanation,
         "cause": cause,
         "grid": launch_grid(seen, now),

@@ -34,7 +34,7 @@ def head_context(launch: Launch, sources: list[LogSource]) -> dict[str, Any]:
         "topics": [launch.topic, f"replica-{launch.replica.name}"],
         "launch": launch,
         "replica": launch.replica,
-        "mark": launch_mark(launch.state),
+        "mark": launch_mark(launch),
         "chip": _chip_words(launch),
         "nodes": _node_words(sources),
         "sources": sources,

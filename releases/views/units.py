@@ -45,7 +45,7 @@ def replica(request: HttpRequest, name: str) -> HttpResponse:
         "live": live,
         "before": before,
         "after": after,
-        "mark": mark_of("replica", unit.state),
+        "mark": mark_of("replica", unit.shown_state),
         "explanation": said(unit.explanation, _),
         "members": [_member(member) for member in seen.members],
         "generations": [_generation(row) for row in seen.generations],
@@ -68,7 +68,9 @@ def _why_not(unit: Replica) -> str:
     """Say why this unit cannot be launched now, or nothing."""
     if unit.state in LAUNCHABLE:
         return ""
-    return _("Already %(state)s") % {"state": str(mark_of("replica", unit.state).word).lower()}
+    return _("Already %(state)s") % {
+        "state": str(mark_of("replica", unit.shown_state).word).lower()
+    }
 
 
 def _member(member: Member) -> dict[str, Any]:
@@ -86,7 +88,7 @@ def _generation(row: Generation) -> dict[str, Any]:
     end = launch.ended_at
     return {
         "launch": launch,
-        "mark": launch_mark(launch.state),
+        "mark": launch_mark(launch),
         "nodes": " + ".join(row.nodes),
         "ran_s": (end - launch.ready_at).total_seconds() if end and launch.ready_at else None,
         "cause": said(launch.cause or (launch.explanation if end else ""), _),

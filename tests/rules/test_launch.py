@@ -183,12 +183,34 @@ def test_the_brake_holds_automatic_action():
     move = rules.decide(ready(hang(), is_braked=True))
     assert move.to is None
     assert "brake" in said(move.explanation)
+    assert move.doubt == rules.HELD
     assert "brake" not in said(rules.decide(ready(hang(misses=0), is_braked=True)).explanation)
 
 
-def test_the_brake_does_not_keep_a_unit_that_lost_its_ranks_in_a_reboot():
-    seen = snapshot("ready", started(0), started(1, boot_changed=True), is_braked=True)
-    assert rules.decide(seen).to == "freezing"
+@pytest.mark.parametrize("state", ["starting", "loading", "warming", "ready"])
+def test_a_reboot_takes_the_unit_down_as_a_fact_and_not_as_a_judgement(state):
+    seen = snapshot(state, started(0), started(1, boot_changed=True), is_braked=True)
+    move = rules.decide(seen)
+    assert (move.to, move.is_reboot, move.is_judged) == ("freezing", True, False)
+    lost = rules.decide(snapshot(state, started(0), started(1, subject="lost")))
+    assert (lost.to, lost.is_judged) == ("freezing", True)
+
+
+def test_a_reboot_is_the_cause_whatever_the_last_lines_of_the_log_say():
+    echo = started(0, failure="rank 11 missed a collective", failure_kind="watchdog")
+    one = rules.decide(snapshot("ready", echo, started(1, boot_changed=True)))
+    assert said(one.cause) == "h100-004 was rebooted: its ranks are gone."
+    both = snapshot("ready", replace(echo, boot_changed=True), started(1, boot_changed=True))
+    assert said(rules.decide(both).cause) == (
+        "h100-003 and h100-004 were rebooted: their ranks are gone."
+    )
+
+
+def test_a_ready_unit_on_a_node_that_is_away_stays_and_is_in_doubt():
+    seen = snapshot("ready", started(0), started(1, is_reachable=False))
+    move = rules.decide(seen)
+    assert (move.to, move.doubt) == (None, rules.UNSEEN)
+    assert "h100-004 cannot be reached" in said(move.explanation)
 
 
 def test_evidence_is_frozen_before_anything_is_stopped():

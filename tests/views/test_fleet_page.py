@@ -1,5 +1,6 @@
 import pytest
 
+from fleet.models import Brake
 from tests.factories import make_hold, make_node, make_replica
 from tests.views.large_fleet import grow_fleet
 
@@ -76,6 +77,65 @@ def test_it_names_what_needs_attention_worst_first(ana):
     make_node("h100-002", host={"reach": "suspect"})
     page = ana.get("/fleet/").content.decode()
     assert page.index("h100-001: host key changed") < page.index("h100-002: answers are missing")
+
+
+@pytest.fixture
+def held(db):
+    """Three units of which one is held by the brake and one cannot be seen."""
+    Brake.objects.create(cause="too many turned bad")
+    nodes = [make_node(f"h100-{number:03d}") for number in range(1, 7)]
+    make_replica("glm52-r1", nodes=nodes[:2], state="ready")
+    make_replica(
+        "glm52-r2", nodes=nodes[2:4], state="ready", doubt="held", explanation="Held: it hangs"
+    )
+    make_replica("glm52-r3", nodes=nodes[4:], state="ready", doubt="unseen", explanation="away")
+
+
+def test_a_unit_in_doubt_does_not_count_as_ready(ana, held):
+    answer = ana.get("/fleet/")
+    card = answer.context["cards"][0]
+    assert (card.big, card.total, card.segments) == (1, 3, ["on", "warn", "warn"])
+    assert ("in doubt", "2") in card.facts
+    page = answer.content.decode()
+    assert "glm52-r2: held by the brake" in page
+    assert "glm52-r3: unconfirmed" in page
+    assert "Held: it hangs" in page
+    signs = [row.sign.word if row.sign else "" for group in answer.context["groups"]
+             for rack in group.racks for row in rack]  # fmt: skip
+    assert [str(word) for word in signs] == [
+        "",
+        "",
+        *["Held by the brake"] * 2,
+        *["Unconfirmed"] * 2,
+    ]
+
+
+def test_the_brake_is_said_once(ana, held):
+    assert ana.get("/fleet/").content.decode().count("Automatic actions are stopped") == 1
+
+
+def test_units_that_are_held_are_named_together(ana, held):
+    for number in range(4, 9):
+        make_replica(f"glm52-r{number}", state="ready", doubt="held", explanation="it hangs")
+    page = ana.get("/fleet/").content.decode()
+    assert "glm52-r2, glm52-r4, glm52-r5 and 3 more: held by the brake" in page
+    assert "/replicas/?kind=doubt" in page
+
+
+def test_the_list_shows_doubt_where_there_is_one(ana, held):
+    page = ana.get("/replicas/").content.decode()
+    assert "1 running" in page
+    assert "2 in doubt" in page
+    assert page.count("Held by the brake") == 1
+    doubted = ana.get("/replicas/?kind=doubt").content.decode()
+    assert "glm52-r2" in doubted
+    assert "/replicas/glm52-r1/" not in doubted
+
+
+def test_without_a_doubt_nothing_is_said_of_it(ana):
+    make_replica("glm52-r1", nodes=[make_node("h100-001")], state="ready")
+    assert "doubt" not in ana.get("/replicas/").content.decode()
+    assert "doubt" not in ana.get("/fleet/").content.decode()
 
 
 def test_it_greets_an_empty_fleet_with_one_sentence(ana):

@@ -3,7 +3,7 @@ import uuid
 import pytest
 from django.utils import timezone
 
-from fleet.models import Evidence
+from fleet.models import Evidence, Replica
 from fleet.rules.message import say
 from releases.models import Launch, LaunchPhase, LaunchPosition, Release
 from releases.services.launches import launch_create
@@ -141,6 +141,20 @@ def test_ready_is_shown_only_by_its_proofs(ana, launch):
         "met": 0,
         "all": 6,
     }
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["/replicas/glm52-r1/", "/replicas/glm52-r1/gen/1/launch/", "/replicas/glm52-r1/gen/1/log/"],
+)
+def test_no_page_calls_a_unit_ready_that_the_brake_holds(ana, launch, address):
+    Launch.objects.filter(pk=launch.pk).update(state="ready", ready_at=timezone.now())
+    Replica.objects.filter(pk=launch.replica_id).update(state="ready")
+    assert ana.get(address).context["mark"].state == "ready"
+    Replica.objects.filter(pk=launch.replica_id).update(doubt="held")
+    answer = ana.get(address)
+    assert (answer.context["mark"].state, answer.context["mark"].tone) == ("held", "warn")
+    assert 'data-state="ready"' not in answer.content.decode()
 
 
 def test_ending_needs_the_typed_name_and_a_reason(ana, launch):

@@ -1,0 +1,17 @@
+"""How a unit is shown and counted: by its state, or by the doubt that stands against it."""
+
+from __future__ import annotations
+
+from django.db.models import Case, F, When
+from django.db.models.expressions import Combinable
+
+RUNNING = frozenset({"ready", "serving", "draining"})
+CHANGING = frozenset({"reserved", "launching", "warming", "stopping"})
+BROKEN = frozenset({"failed", "lost"})
+# It may well serve, and nobody may rely on it.
+IN_DOUBT = frozenset({"held", "unseen"})
+
+
+def shown_state(path: str = "") -> Combinable:
+    """Return the expression of a unit's shown state; `path` leads to the unit, as "replica__"."""
+    return Case(When(**{f"{path}doubt": ""}, then=F(f"{path}state")), default=F(f"{path}doubt"))
