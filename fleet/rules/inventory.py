@@ -32,6 +32,7 @@ class NodeRow:
     node_class: str
     model_root: str
     host_key: str
+    gpus: int
 
 
 class BadRow(ValueError):
@@ -53,26 +54,27 @@ def check_row(
     row: Mapping[str, Any], *, cidrs: Sequence[str], own: Sequence[tuple[str, int]] = ()
 ) -> NodeRow:
     """Return the row as a NodeRow. `own` are the console's listeners, which are no nodes. Raises BadRow."""
-    port = _integer(row, "ssh_port", 1, 65535, default=22)
+    port = integer_field(row, "ssh_port", 1, 65535, default=22)
     address = check_address(str(row.get("address", "")), cidrs=cidrs)
     if (address, port) in own:
         raise BadRow(f"address: {address}:{port} is this console itself")
     key = str(row.get("host_key") or "").strip()
     if key and (problem := key_problem(key)):
         raise BadRow(f"host_key: {problem}")
-    root = _text(row, "model_root", _MODEL_ROOT, "an absolute path", default="/models")
+    root = text_field(row, "model_root", _MODEL_ROOT, "an absolute path", default="/models")
     if ".." in root.split("/"):
         raise BadRow(f"model_root: expected a path without .., found {root[:60]!r}")
     return NodeRow(
-        name=_text(row, "name", _NAME, "lower-case letters, digits and -"),
+        name=text_field(row, "name", _NAME, "lower-case letters, digits and -"),
         address=address,
         port=port,
-        user=_text(row, "user", _USER, "a login name"),
-        leaf=_integer(row, "leaf", 1, LEAF_MAX),
-        rack=_text(row, "rack", _RACK, "letters, digits, . _ -"),
-        node_class=_text(row, "node_class", _CLASS, "a class name", default="hgx-h100-roce"),
+        user=text_field(row, "user", _USER, "a login name"),
+        leaf=integer_field(row, "leaf", 1, LEAF_MAX),
+        rack=text_field(row, "rack", _RACK, "letters, digits, . _ -"),
+        node_class=text_field(row, "node_class", _CLASS, "a class name", default="hgx-h100-roce"),
         model_root=root.rstrip("/"),
         host_key=key,
+        gpus=integer_field(row, "gpus", 1, 16, default=8),
     )
 
 
@@ -104,21 +106,24 @@ def check_address(text: str, *, cidrs: Sequence[str]) -> str:
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
-def _text(
+def text_field(
     row: Mapping[str, Any], field: str, form: re.Pattern[str], what: str, default: str = ""
 ) -> str:
+    """Return a field that matches `form` as a whole. Raises BadRow, which says `what` was expected."""
     value = str(row.get(field) or default)
     if not form.fullmatch(value):
         raise BadRow(f"{field}: expected {what}, found {value[:60]!r}")
     return value
 
 
-def _integer(
+def integer_field(
     row: Mapping[str, Any], field: str, low: int, high: int, default: int | None = None
 ) -> int:
-    value = row.get(field, default)
+    """Return a field that is a whole number in a range. Raises BadRow."""
+    found = row.get(field)
+    value: Any = default if found is None else found
     try:
-        number = int(value)
+        number = low - 1 if isinstance(value, bool | float) else int(value)
     except (TypeError, ValueError):
         number = low - 1
     if not low <= number <= high:

@@ -17,17 +17,54 @@ from fleet.rules.inventory import BadRow, NodeRow, check_row
 from fleet.services.permits import permit_demand
 from fleet.services.trail import Actor, trail_add_all, trail_entry
 
-ROWS_MAX = 5000
+ADDED, CHANGED, EQUAL, REFUSED = "added", "changed", "equal", "refused"
+
+
+@dataclass(frozen=True)
+class Change:
+    """What an import did to one node, pool or unit, or why it did nothing."""
+
+    kind: str
+    name: str
+    outcome: str
+    before: dict[str, Any] = field(default_factory=dict)
+    after: dict[str, Any] = field(default_factory=dict)
+    why: str = ""
 
 
 @dataclass
 class Imported:
-    """What an import did: names by outcome, and why rows were refused."""
+    """What an import did, in the order of the file."""
 
-    added: list[str] = field(default_factory=list)
-    changed: list[str] = field(default_factory=list)
-    equal: list[str] = field(default_factory=list)
-    refused: list[tuple[str, str]] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+
+    def names(self, outcome: str) -> list[str]:
+        """Return the names that met with one outcome."""
+        return [change.name for change in self.changes if change.outcome == outcome]
+
+    @property
+    def added(self) -> list[str]:
+        """Names that are new."""
+        return self.names(ADDED)
+
+    @property
+    def changed(self) -> list[str]:
+        """Names of which the file says something else than was known."""
+        return self.names(CHANGED)
+
+    @property
+    def equal(self) -> list[str]:
+        """Names of which the file says what was known."""
+        return self.names(EQUAL)
+
+    @property
+    def refused(self) -> list[tuple[str, str]]:
+        """Names that were refused, and why."""
+        return [(one.name, one.why) for one in self.changes if one.outcome == REFUSED]
+
+    def refuse(self, kind: str, name: object, why: str) -> None:
+        """Note a row that changes nothing."""
+        self.changes.append(Change(kind, str(name)[:64], REFUSED, why=why))
 
 
 @transaction.atomic
@@ -45,50 +82,112 @@ def inventory_import(
     the rehearsal lab's own list (`repin`), whose keys this machine made.
     """
     permit_demand(user, "inventory.import")
-    done, entries = Imported(), []
+    done, good = Imported(), []
     own = [(settings.HOST, settings.PORT)]
-    for raw in list(rows)[:ROWS_MAX]:
+    for raw in rows:
         try:
-            row = check_row(raw, cidrs=settings.NODE_CIDRS, own=own)
+            good.append(check_row(raw, cidrs=settings.NODE_CIDRS, own=own))
         except BadRow as error:
-            done.refused.append((str(raw.get("name"))[:64], str(error)))
-            continue
-        if entry := _apply(row, origin=origin, actor=actor, repin=repin, done=done):
-            entries.append(entry)
-    trail_add_all(entries)
-    if entries:
+            done.refuse("node", raw.get("name"), str(error))
+    known = _locked([row.name for row in good])
+    contradicts = _contradictions(good)
+    for number, row in enumerate(good):
+        if why := contradicts.get(number) or ("" if repin else _served(known.get(row.name), row)):
+            done.refuse("node", row.name, why)
+        else:
+            _apply(row, known, origin=origin, repin=repin, done=done)
+    trail_add_all(entries_of(done, actor))
+    if done.added or done.changed:
         ring("fleet", *(f"node-{name}" for name in done.changed))
     return done
 
 
-def _apply(row: NodeRow, *, origin: str, actor: Actor, repin: bool, done: Imported) -> Any:
-    host = Host.objects.select_for_update().filter(name=row.name).first()
-    if host is None:
-        _add(row, origin)
-        done.added.append(row.name)
-        return trail_entry(
+def entries_of(done: Imported, actor: Actor) -> list[Any]:
+    """Build the trail's rows of what an import added and changed."""
+    verbs = {ADDED: "add", CHANGED: "change"}
+    return [
+        trail_entry(
             actor=actor,
-            verb="node.add",
-            object_kind="node",
-            object_id=row.name,
-            after={"address": row.address, "origin": origin, "rack": row.rack},
+            verb=f"{change.kind}.{verbs[change.outcome]}",
+            object_kind=change.kind,
+            object_id=change.name,
+            before=change.before or None,
+            after=change.after,
         )
-    before, after = _change(host, row, repin)
-    if not after:
-        done.equal.append(row.name)
-        return None
-    done.changed.append(row.name)
-    return trail_entry(
-        actor=actor,
-        verb="node.change",
-        object_kind="node",
-        object_id=row.name,
-        before=before,
-        after=after,
-    )
+        for change in done.changes
+        if change.outcome in verbs
+    ]
 
 
-def _add(row: NodeRow, origin: str) -> None:
+def _locked(names: list[str]) -> dict[str, Node]:
+    """Lock the nodes that are known, then their hosts, each in the order of all writers."""
+    nodes = Node.objects.select_for_update(of=("self",)).filter(host__name__in=names)
+    found = {node.name: node for node in nodes.order_by("pk")}
+    hosts = Host.objects.select_for_update().filter(pk__in=[node.pk for node in found.values()])
+    for host in hosts.order_by("pk"):
+        found[host.name].host = host
+    return found
+
+
+def _contradictions(rows: list[NodeRow]) -> dict[int, str]:
+    """Return position of a row -> how it contradicts an earlier row, or a node outside the file."""
+    told = {row.name for row in rows}
+    taken = {
+        (address, port): name
+        for name, address, port in Host.objects.filter(address__in={row.address for row in rows})
+        .exclude(name__in=told)
+        .exclude(node__state=Node.State.RETIRED)
+        .values_list("name", "address", "port")
+    }
+    names: set[str] = set()
+    leaves: dict[str, int] = {}
+    problems = {}
+    for number, row in enumerate(rows):
+        owner = taken.setdefault((row.address, row.port), row.name)
+        leaf = leaves.setdefault(row.rack, row.leaf)
+        if row.name in names:
+            problems[number] = "name: expected once in a file; an earlier row has it"
+        elif owner != row.name:
+            problems[number] = (
+                f"address: {row.address}:{row.port} is {owner}; a machine is one node"
+            )
+        elif leaf != row.leaf:
+            problems[number] = f"leaf: rack {row.rack} hangs on leaf {leaf} in an earlier row"
+        names.add(row.name)
+    return problems
+
+
+def _served(node: Node | None, row: NodeRow) -> str:
+    """Say why a node cannot change while it is in a unit, or while a launch runs on it; empty when it can."""
+    if node is None:
+        return ""
+    seat = node.memberships.filter(released_at=None).select_related("replica").first()
+    if seat and node.gpu_count != row.gpus:
+        return f"gpus: {seat.replica} counts on {node.gpu_count}, found {row.gpus}; give it other nodes first"
+    now = (node.host.address, node.host.port, node.host.user)
+    if seat and seat.is_reserved and now != (row.address, row.port, row.user):
+        return f"address, ssh_port, user: a launch of {seat.replica} has the node; stop it first"
+    return ""
+
+
+def _apply(
+    row: NodeRow, known: dict[str, Node], *, origin: str, repin: bool, done: Imported
+) -> None:
+    node = known.get(row.name)
+    if node is None:
+        known[row.name] = _add(row, origin)
+        after = {"address": row.address, "origin": origin, "rack": row.rack}
+        done.changes.append(Change("node", row.name, ADDED, after=after))
+    elif node.origin != origin:
+        why = f"name: a {node.origin} node has it already; a {origin} node needs another name"
+        done.refuse("node", row.name, why)
+    else:
+        before, after = _change(node, row, repin)
+        outcome = CHANGED if after else EQUAL
+        done.changes.append(Change("node", row.name, outcome, before, after))
+
+
+def _add(row: NodeRow, origin: str) -> Node:
     host = Host.objects.create(
         name=row.name,
         address=row.address,
@@ -97,17 +196,18 @@ def _add(row: NodeRow, origin: str) -> None:
         host_key=row.host_key,
         key_state=Host.Key.PINNED if row.host_key else Host.Key.UNSET,
     )
-    Node.objects.create(
+    return Node.objects.create(
         host=host,
         rack=_rack(row),
         node_class=row.node_class,
         model_root=row.model_root,
+        gpu_count=row.gpus,
         origin=origin,
     )
 
 
-def _change(host: Host, row: NodeRow, repin: bool) -> tuple[dict[str, Any], dict[str, Any]]:
-    node = Node.objects.get(pk=host.pk)
+def _change(node: Node, row: NodeRow, repin: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+    host = node.host
     wanted_host = {"address": row.address, "port": row.port, "user": row.user}
     is_free = host.key_state == Host.Key.UNSET or (repin and host.key_state == Host.Key.PINNED)
     if row.host_key and is_free:
@@ -116,6 +216,7 @@ def _change(host: Host, row: NodeRow, repin: bool) -> tuple[dict[str, Any], dict
         "rack": _rack(row),
         "node_class": row.node_class,
         "model_root": row.model_root,
+        "gpu_count": row.gpus,
     }
     host_now = _differing(host, wanted_host)
     node_now = _differing(node, wanted_node)

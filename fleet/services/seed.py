@@ -5,7 +5,6 @@ The accounts exist only on a loopback console with its lab on; console/auth.py r
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ from django.db.models.functions import Now
 
 from fleet.models import Member, Node, Pool, Replica, RoleGrant
 from fleet.rules.message import say
+from fleet.rules.placement import UNIT_NAME
 from fleet.services.inventory import Imported, inventory_import
 from fleet.services.trail import Actor, trail_add, trail_add_all, trail_entry
 
@@ -43,7 +43,6 @@ _POOLS: tuple[dict[str, Any], ...] = (
         "is_spare": True,
     },
 )
-_UNIT = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?", re.ASCII)
 _GPUS = 8
 _SPARE_FLOOR = 3  # of six (design: numbers)
 
@@ -58,7 +57,8 @@ def fleet_seed(rows: Sequence[Mapping[str, Any]], *, actor: Actor) -> Imported:
     _retire_missing({name for name in named if "\0" not in name}, actor)
     _bring_back(taken, actor)
     units = _units([row for row in rows if isinstance(row, Mapping) and row.get("name") in taken])
-    done.refused += [(name[:64], why) for name, why in _unit_problems(units)]
+    for name, why in _unit_problems(units):
+        done.refuse("unit", name, why)
     _pools_seed(units, len(rows))
     for name, (pool, nodes) in units.items():
         _unit_seed(name, pool, nodes)
@@ -105,7 +105,7 @@ def _unit_problems(units: dict[str, tuple[str, list[str]]]) -> list[tuple[str, s
     pools = [pool["slug"] for pool in _POOLS if not pool.get("is_spare")]
     problems = []
     for name, (pool, _nodes) in list(units.items()):
-        if not _UNIT.fullmatch(name):
+        if not UNIT_NAME.fullmatch(name):
             problems.append(
                 (name, f"unit: expected lower-case letters, digits and -, found {name[:60]!r}")
             )
