@@ -129,7 +129,10 @@ class Keeper:
             found.pop(own, None)
             return found
 
-        return procs.cut_power(pids, living)
+        left = procs.cut_power(pids, living)
+        for directory in pids:
+            procs.forget_dead(directory)
+        return left
 
 
 def become_keeper(ready: int) -> None:

@@ -69,6 +69,8 @@ def end_keeper(lab: Path) -> None:
             for pid, ticks in left.items():
                 procs.send_signal(pid, ticks, signal.SIGKILL)
         time.sleep(0.01)
+    for stale in (*lab.glob("keeper-*"), lab / "keeper.sock"):
+        stale.unlink(missing_ok=True)
 
 
 def marked(lab: Path) -> dict[int, int]:
@@ -95,5 +97,7 @@ def end_strays(lab: Path) -> None:
         return found
 
     left = procs.cut_power(directories, living)
+    for directory in directories:
+        procs.forget_dead(directory)
     if left:
         raise LabError(f"processes {sorted(left)} of the lab cannot be ended; look at /proc")

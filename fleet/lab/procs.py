@@ -3,6 +3,7 @@
 Also copied beside the keeper, so it uses the standard library only.
 """
 
+import contextlib
 import os
 import signal
 import time
@@ -105,6 +106,16 @@ def read_pid_files(directory: str, kind: str = "") -> dict[int, int]:
         if is_alive(int(pid), ticks):
             found[int(pid)] = ticks
     return found
+
+
+def forget_dead(directory: str) -> None:
+    """Remove the records of processes that are gone, and those that were never written whole."""
+    living = read_pid_files(directory)
+    for name in os.listdir(directory) if os.path.isdir(directory) else ():
+        pid = name.rpartition("-")[2]
+        if not (pid.isdigit() and int(pid) in living):
+            with contextlib.suppress(FileNotFoundError):  # a keeper that ends does the same
+                os.unlink(os.path.join(directory, name))
 
 
 def kill_all(living, limit_s: float = 6.0) -> dict[int, int]:

@@ -48,6 +48,12 @@ def start_container(lab: Lab, node: str = "h100-001") -> None:
     assert done.returncode == 0, done.stderr
 
 
+def records_of(lab: Lab) -> list[str]:
+    """Names of the files that tell which processes the lab has."""
+    places = [*lab.directory.glob("nodes/*/pids/*"), *lab.directory.glob("keeper-*")]
+    return sorted(path.name for path in places)
+
+
 def test_down_leaves_neither_processes_nor_files_nor_the_block(lab: Lab, own_block: str) -> None:
     for _turn in range(2):
         lab.up(2, block=own_block, scales=FAST)
@@ -71,7 +77,9 @@ def test_a_lab_that_was_on_comes_back_as_the_same_fleet(lab: Lab, own_block: str
     rows = {row["name"]: row["host_key"] for row in lab.inventory()}
     boots = [lab.state(name)["boot"]["id"] for name in rows]
     key = lab.key_path.read_text()
+    assert records_of(lab)
     lab.down(keep=True)
+    assert records_of(lab) == []
 
     lab.up(2, block=own_block, weights="none")
 
@@ -103,6 +111,7 @@ def test_everything_dies_with_a_killed_owner(lab: Lab, own_block: str) -> None:
 
     wait_until(is_over, GONE_S, "the lab's processes to end")
     assert not any(procs.is_alive(pid, ticks) for pid, ticks in listener.items())
+    assert not list(lab.directory.glob("nodes/*/pids/*"))
 
 
 def test_what_a_killed_keeper_left_is_cleared_at_the_next_up(lab: Lab, own_block: str) -> None:
