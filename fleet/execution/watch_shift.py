@@ -32,6 +32,7 @@ from fleet.execution.watch_lease import RENEW_EVERY_S, Fence, LeaseLost
 from fleet.execution.watch_ledger import Ledger, drop_broken_connection
 from fleet.execution.watch_lines import splice_proof
 from fleet.execution.watch_node import NodeWatch
+from fleet.execution.watch_notes import Gathered, started_again
 from fleet.execution.watch_reach import OK, PERIOD_S, AwakeClock, count_misses, judge_reach
 from fleet.execution.watch_scraper import Scraper
 from fleet.execution.watch_store import Superseded, last_line_ms, open_writer
@@ -68,8 +69,9 @@ class Shift:
         self._scraper = Scraper(self)
         self._ending = threading.Event()
         self._lost = False
-        self._due = {"plan": 0.0, "store": 0.0, "reach": 0.0, "beat": 0.0}
+        self._due = {"plan": 0.0, "store": 0.0, "reach": 0.0, "beat": 0.0, "tell": 0.0}
         self._said_reach: dict[int, tuple[str, int]] = {}
+        self._started_again = Gathered()
 
     def run(self, stopping: threading.Event) -> None:
         """Work until told to stop or the lease is lost; every thread has ended when this returns."""
@@ -95,6 +97,7 @@ class Shift:
             ("plan", scaled(PLAN_EVERY_S), self._plan),
             ("reach", scaled(PLAN_EVERY_S), self._judge),
             ("beat", scaled(_HEARTBEAT_S), self._beat),
+            ("tell", PLAN_EVERY_S, self._tell),
         ):
             if time.monotonic() < self._due[name]:
                 continue
@@ -152,6 +155,10 @@ class Shift:
     def _beat(self) -> None:
         watch_record.record_heartbeat(self.fence, [one.stream_id for one in self.captures()])
 
+    def _tell(self, *, is_last_call: bool = False) -> None:
+        if names := self._started_again.take(is_last_call=is_last_call):
+            logger.warning("%s", started_again(names))
+
     def _end(self, keepers: list[threading.Thread]) -> None:
         self._ending.set()
         for node in self._nodes.values():
@@ -160,6 +167,7 @@ class Shift:
         if not self._lost:
             self._store_all()
             self.ledger.work(wait_s=0)
+        self._tell(is_last_call=True)
         for capture in self.captures():
             capture.end(LeaseLost("the watch ended its shift"))
         self.ledger.close()
@@ -256,5 +264,5 @@ class Shift:
     def _adopt(self, host: Host, answer: dict[str, Any], found: list[dict[str, Any]]) -> None:
         self.fence.check()
         if watch_record.record_boot(self.fence, host.pk, str(answer.get("boot_id", ""))):
-            logger.warning("%s was started again: another boot id", host.name)
+            self._started_again.add(host.name)
         host_adopt(host, answer, found)

@@ -49,6 +49,7 @@ class Command(BaseCommand):
         replica = Replica.objects.select_related("pool").get(pk=pk)
         live = replica.launches.filter(state__in=Launch.LIVE).first()
         if live is not None:
+            refusals[replica.name] = f"{live.public_id} is {live.state}: {said(live.explanation)}"
             if _answers(live, began):
                 self.stdout.write(f"{replica}: {live.public_id} answers")
                 del waiting[pk]
