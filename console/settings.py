@@ -49,6 +49,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "console.streaming.StreamingMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "console.middleware.RequestIdMiddleware",
@@ -225,6 +226,8 @@ WHITENOISE_AUTOREFRESH = DEBUG
 # Addresses that a node may have (CIDRs). On loopback the lab's block is allowed without being
 # named.
 NODE_CIDRS = env.words("NODE_CIDRS", "127.0.0.0/8" if IS_LOOPBACK else "")
+# What the output of one subject may take of a node's disk, per start; older bytes are given back in whole.
+SUBJECT_OUTPUT_CAP_BYTES = env.integer("SUBJECT_OUTPUT_CAP_MIB", 1024, low=1, high=1 << 20) << 20
 # What masks secrets in the output of commands before it is stored.
 EXECUTION_REDACT = "fleet.rules.redact.redact_text"
 # The private key that opens the nodes; the lab brings its own.
