@@ -6,8 +6,11 @@ are not set,
 so that `manage.py` finds the running services.
 """
 
+import ipaddress
 import json
+import logging
 import os
+import zoneinfo
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -33,8 +36,8 @@ _CHOSEN = _chosen_by_up()
 
 
 def text(name: str, default: str = "") -> str:
-    value = os.environ.get(name)
-    return _CHOSEN.get(name, default) if value is None else value
+    """A variable as it stands; an empty one counts as not set."""
+    return os.environ.get(name) or _CHOSEN.get(name, default)
 
 
 def integer(name: str, default: int, *, low: int, high: int) -> int:
@@ -73,6 +76,59 @@ def flag(name: str, default: bool = False) -> bool:
 def words(name: str, default: str = "") -> list[str]:
     """A comma-separated list; blanks around the words are dropped."""
     return [word.strip() for word in text(name, default).split(",") if word.strip()]
+
+
+def networks(name: str, default: str = "") -> list[str]:
+    """A comma-separated list of networks, as 10.40.0.0/16."""
+    found = words(name, default)
+    for word in found:
+        try:
+            ipaddress.ip_network(word)
+        except ValueError as error:
+            raise ImproperlyConfigured(
+                f"{name}: expected networks as 10.40.0.0/16 with commas, found {error}"
+            ) from None
+    return found
+
+
+def zone(name: str, default: str) -> str:
+    """The name of a time zone, as Asia/Shanghai."""
+    found = text(name, default)
+    try:
+        zoneinfo.ZoneInfo(found)
+    except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
+        raise ImproperlyConfigured(
+            f"{name}: expected a time zone as Asia/Shanghai, found {found!r}"
+        ) from None
+    return found
+
+
+def level(name: str, default: str) -> str:
+    """A level of Python's logging."""
+    found, known = text(name, default).upper(), logging.getLevelNamesMapping()
+    if found not in known:
+        raise ImproperlyConfigured(f"{name}: expected one of {', '.join(known)}, found {found!r}")
+    return found
+
+
+def cache(name: str, default: str) -> str:
+    """The address of a Redis, without the number of a database."""
+    found = text(name, default).rstrip("/")
+    parts = urlsplit(found)
+    if parts.scheme not in {"redis", "rediss", "unix"} or (parts.path and parts.scheme != "unix"):
+        raise ImproperlyConfigured(
+            f"{name}: expected redis://host:port without a database number, found scheme "
+            f"{parts.scheme!r} and path {parts.path!r}"
+        )
+    return found
+
+
+def key_file(name: str, default: str) -> Path:
+    """The path of a private key; one that was named must be there."""
+    path = Path(text(name, default))
+    if text(name) and not path.is_file():
+        raise ImproperlyConfigured(f"{name}: expected a private key, found no file {path}")
+    return path
 
 
 def database(url: str) -> dict[str, object]:

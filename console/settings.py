@@ -4,7 +4,6 @@ happens without it.
 
 import secrets
 import sys
-from pathlib import Path
 
 from console import env
 from console.embedded.places import secret_file
@@ -99,7 +98,7 @@ DATABASES["default"]["OPTIONS"] = {"connect_timeout": 5}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # Redis carries hints, queues and hot log frames; it may lose everything at any moment.
-REDIS_URL = env.text("REDIS_URL", "redis://127.0.0.1:63799").rstrip("/")
+REDIS_URL = env.cache("REDIS_URL", "redis://127.0.0.1:63799")
 RQ_REDIS_URL, CHANNELS_REDIS_URL, CELERY_REDIS_URL, STREAMS_REDIS_URL = (
     f"{REDIS_URL}/{number}" for number in range(4)
 )
@@ -214,7 +213,7 @@ USE_I18N = True
 USE_TZ = True
 TIME_ZONE = "UTC"
 # The zone that pages show beside UTC; people may choose their own.
-SITE_ZONE = env.text("SITE_ZONE", "Asia/Shanghai")
+SITE_ZONE = env.zone("SITE_ZONE", "Asia/Shanghai")
 SITE_NAME = env.text("SITE_NAME", "h100-prod")
 
 STATIC_URL = "/static/"
@@ -225,13 +224,13 @@ WHITENOISE_AUTOREFRESH = DEBUG
 
 # Addresses that a node may have (CIDRs). On loopback the lab's block is allowed without being
 # named.
-NODE_CIDRS = env.words("NODE_CIDRS", "127.0.0.0/8" if IS_LOOPBACK else "")
+NODE_CIDRS = env.networks("NODE_CIDRS", "127.0.0.0/8" if IS_LOOPBACK else "")
 # What the output of one subject may take of a node's disk, per start; older bytes are given back in whole.
 SUBJECT_OUTPUT_CAP_BYTES = env.integer("SUBJECT_OUTPUT_CAP_MIB", 1024, low=1, high=1 << 20) << 20
 # What masks secrets in the output of commands before it is stored.
 EXECUTION_REDACT = "fleet.rules.redact.redact_text"
 # The private key that opens the nodes; the lab brings its own.
-SSH_KEY_FILE = Path(env.text("SSH_KEY_FILE", str(STATE_DIR / "lab" / "ssh" / "id_ed25519")))
+SSH_KEY_FILE = env.key_file("SSH_KEY_FILE", str(STATE_DIR / "lab" / "ssh" / "id_ed25519"))
 # LAB=1 while the rehearsal lab runs: seed accounts may sign in, pages are marked.
 IS_REHEARSAL = env.flag("LAB")
 
@@ -240,6 +239,6 @@ LOGGING = {
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "%(levelname)s %(name)s %(message)s"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
-    "root": {"handlers": ["stderr"], "level": env.text("LOG_LEVEL", "INFO")},
+    "root": {"handlers": ["stderr"], "level": env.level("LOG_LEVEL", "INFO")},
     "loggers": {"paramiko": {"level": "CRITICAL"}, "axes": {"level": "WARNING"}},
 }

@@ -1,9 +1,15 @@
 """What `make up` may be told by its environment, checked before anything starts."""
 
 import os
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from django.core.exceptions import ImproperlyConfigured
+
+from console.embedded.places import make_state_dir
+from fleet.lab.fabric import REFERENCE
 
 _ROOT = Path(__file__).resolve().parents[2]
 _WILDCARDS = {"0.0.0.0", "::", "[::]"}
@@ -41,14 +47,12 @@ class Options:
 
 
 def read_options(env: Mapping[str, str] = os.environ) -> Options:
-    """Read HOST, PORT, LAB_NODES, LAB_LAUNCH, STATE_DIR, HANDS, DATABASE_URL, REDIS_URL. Raises
-    `WrongUse`.
-    """
+    """Read HOST, PORT, LAB_NODES, LAB_LAUNCH, STATE_DIR, HANDS, DATABASE_URL, REDIS_URL. Raises `WrongUse`."""
     options = Options(
         host=env.get("HOST") or "127.0.0.1",
         port=_whole(env, "PORT", 8000, 1, 65535),
         lab_nodes=_whole(env, "LAB_NODES", 48, 0, 48),
-        lab_launch=env.get("LAB_LAUNCH") or "glm52",
+        lab_launch=_pools(env.get("LAB_LAUNCH") or "glm52"),
         state_dir=Path(env.get("STATE_DIR") or _ROOT / ".state").absolute(),
         hands=_whole(env, "HANDS", 4, 1, 64),
         database_url=env.get("DATABASE_URL", ""),
@@ -60,6 +64,37 @@ def read_options(env: Mapping[str, str] = os.environ) -> Options:
             " port 8000 on 127.0.13.N; use HOST=127.0.0.1, or LAB_NODES=0"
         )
     return options
+
+
+def demand_usable(options: Options) -> None:
+    """Check what needs a look at this machine, and the settings of all parts. Raises `WrongUse`."""
+    try:
+        family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.bind((options.host.strip("[]"), 0))
+    except OSError as error:
+        raise WrongUse(
+            f"HOST={options.host}: expected an address of this machine, found {error.strerror or error}"
+        ) from None
+    try:
+        import console.settings  # noqa: F401 -- each value is checked when it is read
+    except ImproperlyConfigured as problem:
+        raise WrongUse(str(problem)) from None
+    try:
+        make_state_dir(options.state_dir)
+    except OSError as error:
+        raise WrongUse(
+            f"STATE_DIR={options.state_dir}: expected a folder that can be written, found {error.strerror}"
+        ) from None
+
+
+def _pools(found: str) -> str:
+    words = [word.strip() for word in found.split(",")]
+    if words not in (["all"], ["none"]) and not set(words) <= set(REFERENCE):
+        raise WrongUse(
+            f"LAB_LAUNCH: expected all, none, or pools of {', '.join(REFERENCE)} with commas, found {found!r}"
+        )
+    return ",".join(words)
 
 
 def _whole(env: Mapping[str, str], name: str, default: int, low: int, high: int) -> int:

@@ -11,7 +11,7 @@ import time
 from console import catalogues
 from console.embedded import claim, leftovers, places, ports, postgres, processes, redis
 from console.embedded.child import die_with_parent
-from console.embedded.options import Options, WrongUse, read_options
+from console.embedded.options import Options, WrongUse, demand_usable, read_options
 from console.embedded.supervise import MARK, ChildEnded, NotReady, StopAsked, Supervisor, say
 from fleet.lab.place import lab_directory
 
@@ -23,6 +23,8 @@ def main() -> int:
     try:
         options = read_options()
         if len(sys.argv) < 2:
+            # here, because the settings are read anew after the start below: with all addresses known
+            demand_usable(options)
             _start_again_marked(options)
         if os.environ.get("MAKELEVEL"):  # a killed make must not leave the tree without an owner
             die_with_parent(signal.SIGTERM)
@@ -161,9 +163,11 @@ class Console:
         return server.url
 
     def _write_note(self) -> None:
-        told = ("DATABASE_URL", "REDIS_URL", "SECRET_KEY", "HOST", "PORT", "LAB")
+        told = ("DATABASE_URL", "REDIS_URL", "SECRET_KEY", "HOST", "PORT", "LAB", "NODE_CIDRS")
         claim.write_run_note(
-            self._options.state_dir, self._token, {name: os.environ[name] for name in told}
+            self._options.state_dir,
+            self._token,
+            {name: os.environ[name] for name in told if name in os.environ},
         )
 
     def _prepare_data(self) -> None:
