@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from celery import shared_task
 
-from fleet.execution import dispatch
+from fleet.execution import dispatch, forget
 from fleet.services.answers import answers_forget
 from fleet.services.holds import holds_expire
 from fleet.services.probes import probe_settle
@@ -44,7 +44,7 @@ def tick() -> None:
 
 @shared_task(name="fleet.tasks.seal_trail", ignore_result=True)
 def seal_trail() -> None:
-    """Chain the newest rows of the trail; once an hour look at all rows, anchor the head, forget old answers."""
+    """Chain the newest rows of the trail; once an hour look at all rows, anchor the head, forget what is old."""
     with single_flight("seal") as is_mine:
         if not is_mine:
             return
@@ -52,6 +52,7 @@ def seal_trail() -> None:
         if trail_anchor():
             trail_seal(look_at_all=True)
             answers_forget()
+            forget.subjects_forget()
 
 
 def nudge() -> None:

@@ -51,6 +51,7 @@ __all__ = [
     "RemoteError",
     "ShimRefused",
     "Unreachable",
+    "check_host_key",
     "connect",
     "scan_host_key",
 ]
@@ -95,6 +96,19 @@ def scan_host_key(address: str, port: int) -> str:
     transport = _handshake(address, address, port, until)
     try:
         return _key_text(transport)
+    finally:
+        transport.close()
+
+
+def check_host_key(host: Endpoint, *, deadline: float) -> None:
+    """See by a key exchange, without logging in, that a node still shows its pinned key. Raises RemoteError.
+
+    An open connection proves nothing of this: it outlives the daemon that was replaced.
+    """
+    until = time.monotonic() + deadline
+    transport = _handshake(host.name, host.address, host.port, until, pinned=host.host_key)
+    try:
+        _check_host_key(host, transport)
     finally:
         transport.close()
 

@@ -7,7 +7,10 @@
 #
 # subjects/<subject>/: fence (highest seen), ident ("pid ticks boot runner ticks", written by the child
 # itself before exec), rc, out, epoch, plan_sha, argv, stopped (a stop came), lock (one verb at a time),
-# run.lock (held by the runner for its life: two runners can never both start the command).
+# run.lock (held by the runner for its life: two runners can never both start the command), floor (bytes
+# of out below it were given back to the disk), attaching (the client of its container ended, the
+# container may live). What a former epoch left is out.N and floor.N. Beside them: floor, the highest
+# fence of what was forgotten: nothing as old may start a subject that is not remembered.
 
 usual=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 case ${PATH:-} in *"$usual") ;; *) PATH=${PATH:+$PATH:}$usual; export PATH ;; esac
@@ -60,6 +63,7 @@ load() { # what the node remembers of the subject -> stored epoch pid ticks boot
         ! alive "$pid" "$ticks" || how=RUNNING
         # Ended a moment ago: the runner is about to write the exit code.
         while [ $how = LOST ] && [ ! -s "$dir/rc" ] && [ $tries -gt 0 ] && alive "$runner" "$rticks"; do
+            [ ! -f "$dir/attaching" ] || how=RUNNING # its container may live, and the runner finds out
             pause; tries=$((tries - 1))
         done
     else why="the node was started again: boot id $boot then, $node_boot now"; fi
@@ -75,7 +79,9 @@ enter() { # the lock of the subject, then the fence: nothing older than what the
         [ $tries -gt 0 ] || die BUSY "another verb has held this subject for 10 s: try again"
         pause; tries=$((tries - 1))
     done
+    [ -f "$dir/lock" ] || die BUSY "this subject is being forgotten: try again"
     load
+    if [ "$stored" = 0 ] && IFS= read -r got 2>/dev/null <"$root/floor" && number "$got"; then stored=$got; fi
     [ "$fence" -ge "$stored" ] || die FENCED "fence $fence is older than $stored, which the node has seen"
     [ "$fence" -eq "$stored" ] || keep fence "$fence" || [ $verb = stop ] || write_failed "No space"
     stored=$fence
@@ -150,6 +156,7 @@ containers_stop() { # by id, found by our label; docker answers within the guard
 }
 do_stop() {
     enter
+    [ "$forget" != 1 ] || do_forget
     was=$how found=0 doubt=''
     keep stopped "$fence" # a full disk must not keep us from stopping
     [ -z "$container" ] || containers_stop
@@ -172,6 +179,25 @@ do_stop() {
     die GONE
 }
 
+do_forget() { # it ended for certain and nothing of it is left: its directory goes, its fence stays for all
+    [ $how != RUNNING ] || die BUSY "it lives, so it is not forgotten"
+    left=$(members); [ -n "$left" ] || { pause; left=$(members); }
+    [ -z "$left" ] || die BUSY "processes of it live on, so it is not forgotten"
+    if [ -n "$container" ]; then
+        ids=$(timeout "$guard" docker ps -q --no-trunc --filter "label=fleet.subject=$subject" 2>/dev/null) ||
+            die UNCONFIRMED "docker does not say whether its container lives"
+        [ -z "$ids" ] || die BUSY "its container lives, so it is not forgotten"
+    fi
+    exec 7>>"$root/floor.lock"; flock 7
+    IFS= read -r got 2>/dev/null <"$root/floor" && number "$got" && [ "$got" -ge "$fence" ] ||
+        { printf '%s\n' "$fence" >"$root/floor.new" && mv -f "$root/floor.new" "$root/floor"; } 2>/dev/null ||
+        write_failed "No space"
+    # Moved away first: what is half removed must not look like a subject.
+    mv "$dir" "$root/gone.$$" 2>/dev/null || write_failed "it cannot be moved"
+    rm -rf "$root"/gone.*
+    die GONE "forgotten"
+}
+
 do_start() { # NENV, then NENV times K=V, then the command
     [ $(($# - 1)) -gt "$1" ] || die ERROR "start needs a command"
     case $first in '' | -*) die ERROR "a command cannot be empty or begin with a dash" ;; esac
@@ -185,7 +211,8 @@ do_start() { # NENV, then NENV times K=V, then the command
     ABSENT) [ ! -f "$dir/stopped" ] || die GONE "a stop came before this start, so it is not started" ;;
     *)  [ "${new_epoch:-0}" -gt "$epoch" ] || die "$how" "$why"
         [ -z "$(members)" ] || die BUSY "processes of the former epoch live on: stop the subject first"
-        mv -f "$dir/out" "$dir/out.$epoch" 2>/dev/null; rm -f "$dir/ident" "$dir/rc" "$dir/stopped" ;;
+        mv -f "$dir/floor" "$dir/floor.$epoch" 2>/dev/null; mv -f "$dir/out" "$dir/out.$epoch" 2>/dev/null
+        rm -f "$dir/ident" "$dir/rc" "$dir/stopped" "$dir/attaching" ;;
     esac
     epoch=${new_epoch:-$epoch}
     # Blocks for the exit code and the identity are taken now, so that a disk full later loses neither.
@@ -214,27 +241,96 @@ launch() { # in the pipeline's subshell: the environment goes by export, never b
     export "FLOTILLA_SUBJECT=$subject" "FLOTILLA_HOME=$root"
     [ -z "$cwd" ] || cd "$cwd" || return
     # Without setsid -f the ampersand makes the command ignore INT and QUIT; TERM and KILL work the same.
-    if [ -n "$fork" ]; then setsid -f /bin/sh "$self" _run "$dir" "$node_boot" "$@"
-    else setsid /bin/sh "$self" _run "$dir" "$node_boot" "$@" & fi </dev/null 2>/dev/null 3<&- 9>&-
+    if [ -n "$fork" ]; then setsid -f /bin/sh "$self" _run "$dir" "$node_boot" "$container" "$cap" "$every" "$@"
+    else setsid /bin/sh "$self" _run "$dir" "$node_boot" "$container" "$cap" "$every" "$@" & fi </dev/null 2>/dev/null 3<&- 9>&-
 }
-do_run() { # DIR BOOT ARGV: the runner, alone in its session; waits for the command and records its end
-    dir=$1 boot=$2; shift 2
+do_run() { # DIR BOOT CONTAINER CAP EVERY ARGV: the runner, alone in its session; waits and records the end
+    dir=$1 boot=$2 container=$3 cap=$4 every=$5 subject=${1##*/} told=''; shift 5
     exec 8>>"$dir/run.lock"
     if ! flock -n 8 || [ -f "$dir/ident" ]; then echo TAKEN; return; fi
     trap : TERM INT HUP QUIT # it must outlive the command; a trap is not inherited, an ignore would be
     look $$; rticks=$started
+    # Its parent is gone at once and it bears no mark, so it counts as nobody's process.
+    (unset FLOTILLA_SUBJECT FLOTILLA_HOME; cd /; exec 8>&- </dev/null >/dev/null 2>&1
+        setsid /bin/sh "$self" _bound "$dir" "$node_boot" "$cap" "$every" $$ "$rticks" &)
+    clock; begun=$cs
+    run_once "$@"
+    rc=$?
+    if [ $rc != 0 ] && [ -n "$container" ]; then attach || return; fi
+    [ -f "$dir/ident" ] || return
+    printf '%s\n' $rc 1<>"$dir/rc.new" && { sync "$dir/rc.new"; mv -f "$dir/rc.new" "$dir/rc"; }
+}
+run_once() { # ARGV: the child writes its identity first, and becomes the command
     (
         exec 8>&-
         read -r own rest </proc/self/stat; look "$own"
         printf '%s %s %s %s %s\n' "$own" "$started" "$boot" $$ "$rticks" 1<>"$dir/ident.new" &&
-            mv -f "$dir/ident.new" "$dir/ident" || { echo "No space"; exit 71; }
-        echo "$own $started"
+            mv -f "$dir/ident.new" "$dir/ident" || { [ -n "$told" ] || echo "No space"; exit 71; }
+        [ -n "$told" ] || echo "$own $started"
         exec >>"$dir/out" 2>&1
         exec "$@"
     )
-    rc=$?
-    [ -f "$dir/ident" ] || return
-    printf '%s\n' $rc 1<>"$dir/rc.new" && { sync "$dir/rc.new"; mv -f "$dir/rc.new" "$dir/rc"; }
+}
+attach() { # the client ended badly: as long as its container lives, follow that -> rc; 1: it cannot be known
+    true >"$dir/attaching"
+    clock; patience=$((cs + 12000)) turns=0 told=1 refused=''
+    # docker's own codes, at once: no container was made, and a docker that is down need not be waited for.
+    [ $rc -lt 125 ] || [ $rc -gt 127 ] || [ $((cs - begun)) -gt 1000 ] || refused=1
+    while find_box; do
+        [ ! -f "$dir/stopped" ] || return 0
+        clock
+        if [ $box = silent ]; then
+            [ -z "$refused" ] || return 0
+            [ $patience -gt "$cs" ] || return 1
+            sleep 1; continue
+        fi
+        turns=$((turns + 1)); [ $turns -le 20 ] || return 1
+        since=$(date -r "$dir/out" +%s.%N 2>/dev/null || date +%s)
+        case $since in *[!0-9.]*) since=${since%%.*} ;; esac
+        next_epoch
+        run_once docker logs --follow --since "$since" "$box"
+        clock; patience=$((cs + 12000)) refused=''; pause
+    done
+}
+find_box() { # -> box (an id or silent); 1: no container of ours lives, and rc is that of the one that ended
+    ids=$(timeout 10 docker ps -a -q --no-trunc --filter "label=fleet.subject=$subject" 2>/dev/null) || {
+        [ $? != 127 ] || return 1; box=silent; return 0
+    }
+    guard=10
+    for box in $ids; do
+        case $box in *[!0-9a-f]*) continue ;; esac
+        case $(status_of "$box") in
+        running | paused | restarting) return 0 ;;
+        exited | dead)
+            got=$(timeout 10 docker inspect --format '{{.State.ExitCode}}' "$box" 2>/dev/null)
+            number "$got" && [ "$got" -le 255 ] || { box=silent; return 0; }
+            rc=$got ;;
+        created) ;;
+        *) box=silent; return 0 ;;
+        esac
+    done
+    return 1
+}
+next_epoch() { # the output goes on in a new file; whoever reads the former finds it by its number at any instant
+    fetch epoch && number "$got" && epoch=$got || epoch=0
+    { true >"$dir/out.new" && { [ ! -f "$dir/floor" ] || cp "$dir/floor" "$dir/floor.$epoch"; } &&
+        ln -f "$dir/out" "$dir/out.$epoch" && rm -f "$dir/floor" && mv -f "$dir/out.new" "$dir/out" &&
+        keep epoch $((epoch + 1)); } 2>/dev/null
+}
+do_bound() { # DIR BOOT CAP EVERY RUNNER TICKS: while the subject lives, its output takes at most CAP bytes of disk
+    dir=$1 node_boot=$2 cap=$3 every=$4 own=$5 owns=$6
+    # A hole keeps every offset as it is. Where the file system has none, the output cannot be bounded.
+    true >"$dir/hole" && fallocate -p -o 0 -l 4096 "$dir/hole" 2>/dev/null || every=''
+    rm -f "$dir/hole"
+    while [ -n "$every" ] && sleep "$every" && { alive "$own" "$owns" || { load; [ $how = RUNNING ]; }; }; do
+        size_of "$dir/out" || continue
+        fetch floor && number "$got" || got=0
+        [ "$size" -ge "$got" ] || { keep floor 0; continue; } # somebody cut the file
+        [ $((size - got)) -gt "$cap" ] || continue
+        # First the word, then the deed: a reader that meets the hole finds it announced.
+        to=$(((size - cap / 2) / 4096 * 4096))
+        keep floor $to && fallocate -p -o 0 -l $to "$dir/out"
+    done
 }
 
 scratch_file() { tmp=$({ mktemp /dev/shm/fl.XXXXXX || mktemp || mktemp "$root/fl.XXXXXX"; } 2>/dev/null); }
@@ -263,17 +359,18 @@ probe_one() { # N ARGV: runs the first N arguments -> got ms size cut
 }
 do_logs() {
     load; file=$dir/out
-    if [ -n "$new_epoch" ] && [ "$new_epoch" -lt "$epoch" ]; then
-        file=$dir/out.$new_epoch epoch=$new_epoch follow=0
+    [ $how = RUNNING ] && ended=false || ended=true
+    fetch floor && number "$got" && floor=$got
+    if [ -n "$new_epoch" ] && { [ "$new_epoch" -lt "$epoch" ] || [ -f "$dir/out.$new_epoch" ]; }; then
+        file=$dir/out.$new_epoch epoch=$new_epoch follow=0 ended=true
+        fetch "floor.$new_epoch" && number "$got" && floor=$got || floor=0
     fi
     size_of "$file" || die ABSENT "no output of this subject is on the node"
-    [ $how = RUNNING ] && ended=false || ended=true
-    more=",\"offset\":$offset,\"size\":$size,\"ended\":$ended"; say LOGS
+    more=",\"offset\":$offset,\"size\":$size,\"floor\":$floor,\"ended\":$ended"; say LOGS
     if [ "$follow" != 1 ] || [ $how != RUNNING ]; then tail -c +$((offset + 1)) "$file"; return; fi
-    alive "$runner" "$rticks" || runner=$pid
-    # --pid: one last read after the runner ended, then EOF: the end of the subject ends the stream.
+    # --pid: one last read after the command ended, then EOF: the end of an epoch ends its stream.
     if tail --help 2>&1 | grep -q -e --pid; then
-        tail -c +$((offset + 1)) -s 0.2 "--pid=$runner" -f "$file" 2>/dev/null & tailing=$!
+        tail -c +$((offset + 1)) -s 0.2 "--pid=$pid" -f "$file" 2>/dev/null & tailing=$!
     else follow_slowly 2>/dev/null & tailing=$!; fi
     # A builtin loop and not cat: the one process to end is the one whose number we have.
     (while read -r line; do :; done; kill $tailing) <&3 >/dev/null 2>&1 & waiting=$!
@@ -281,9 +378,11 @@ do_logs() {
     wait $tailing 2>/dev/null
 }
 follow_slowly() { # for a tail that knows no --pid
-    while load; size_of "$file"; do # in this order: what ended before the look is read whole
+    of=$epoch
+    while load; [ "$epoch" = "$of" ] || file=$dir/out.$of; size_of "$file"; do
+        # In this order: what ended before the look is read whole.
         [ "$size" -le "$offset" ] || tail -c +$((offset + 1)) "$file" | head -c $((size - offset))
-        offset=$size; [ $how = RUNNING ] || return 0
+        offset=$size; [ $how = RUNNING ] && [ "$epoch" = "$of" ] || return 0
         sleep 1
     done
 }
@@ -318,10 +417,13 @@ do_list() {
     [ -z "$boxes" ] || printf '%s\n' "$boxes" | while IFS= read -r line; do printf '{"container":%s}\n' "$line"; done
 }
 
-if [ "${1:-}" = _run ]; then shift; do_run "$@"; exit 0; fi # from launch only: three words never get here
+case ${1:-} in # from within only: three words never get here
+_run) shift; do_run "$@"; exit 0 ;;
+_bound) shift; do_bound "$@"; exit 0 ;;
+esac
 if [ $# -eq 0 ]; then # a forced command: the word shim and three more, or nothing
     set -f; set -- ${SSH_ORIGINAL_COMMAND:-}; set +f
-    [ $# -eq 4 ] && [ "$1" = shim ] && [ "$2" != _run ] && shift || set --
+    [ $# -eq 4 ] && [ "$1" = shim ] && shift || set --
 fi
 refuse() { more=",\"sha256\":\"$(sha256sum "$self" 2>/dev/null | head -c 64)\""; die REFUSED "$1"; }
 [ $# -eq 3 ] && number "$3" || refuse "expected: shim VERB SUBJECT FENCE"
@@ -331,6 +433,7 @@ case $1 in probe | start | status | logs | stop | collect | list) ;; *) refuse "
 [ -n "${HOME:-}" ] || die ERROR "HOME is not set, so there is no place to remember anything"
 verb=$1 subject=$2 fence=$3 dir=$root/subjects/$2 scratch=/dev/null first=''
 plan='' name='' argc=0 nenv=0 cwd='' plan_sha='' new_epoch='' offset=0 follow=0 grace=20 container='' guard=10 whole=''
+cap=1073741824 every=10 forget=0 floor=0
 set --
 exec 3<&0
 [ -d "$root" ] || mkdir -p -m 700 "$root" 2>/dev/null
@@ -352,7 +455,8 @@ while IFS= read -r line <&3 || [ -n "$line" ]; do
         case $within in '' | [!0-9]* | *[!0-9.]*) die ERROR "not a section" ;; esac ;;
     ';'*) number "$word" || die ERROR "expected a directive with a whole number"
         case ${line%% *} in ';epoch') new_epoch=$word ;; ';offset') offset=$word ;; ';follow') follow=$word ;;
-        ';grace') grace=$word ;; ';guard') guard=$word ;; *) die ERROR "unknown directive" ;; esac ;;
+        ';grace') grace=$word ;; ';guard') guard=$word ;; ';cap') cap=$word ;; ';every') every=$word ;;
+        ';forget') forget=$word ;; *) die ERROR "unknown directive" ;; esac ;;
     *)  decode "$line"; [ $# -ne $nenv ] || first=$value
         set -- "$@" "$value"; argc=$((argc + 1)); [ $verb != start ] || printf '%s\n' "$line" >>"$scratch" ;;
     esac
@@ -365,7 +469,8 @@ case $verb in
 start) do_start $nenv "$@" ;;
 status) load
     [ "$fence" = 0 ] || [ "$fence" -ge "$stored" ] || die FENCED "fence $fence is older than $stored"
-    size_of "$dir/out"; out_bytes=$size; die $how "$why" ;;
+    size_of "$dir/out"; out_bytes=$size; fetch floor && number "$got" && floor=$got
+    more=",\"floor\":$floor"; die $how "$why" ;;
 stop | logs | list) do_$verb ;;
 probe | collect) do_$verb "$@" ;;
 esac

@@ -9,18 +9,28 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from django.conf import settings
+
 from fleet.execution import states, wire
 from fleet.execution.faults import scaled
 from fleet.execution.models import Command, Subject
 from fleet.execution.output import Section
 from fleet.execution.remote import Body, Connection, HttpFailed, ShimRefused
-from fleet.execution.verdicts import AnswerLies, Outcome, check_answer, judge_start, judge_stop
+from fleet.execution.verdicts import (
+    AnswerLies,
+    Outcome,
+    check_answer,
+    judge_forget,
+    judge_start,
+    judge_stop,
+)
 
 DO, FIND_OUT, UNDO = "do", "find out", "undo"
 # Waiting for the subject's lock on the node (10 s) and the call itself.
 CALL_S = 20.0
 LONGEST_CALL_S = 300.0
 GRACE_S, DOCKER_S = 20.0, 10.0
+BOUND_EVERY_S = 10.0  # how often a node looks whether an output has outgrown its cap
 SECTION_CAP_BYTES, FILE_CAP_BYTES = 256 * 1024, 8 * 1024 * 1024
 METHODS = ("GET", "POST", "PUT", "DELETE", "HEAD")
 PLACE = "node"  # the subject word of calls that have no subject
@@ -51,7 +61,7 @@ def check_order(
     ):
         if value not in allowed:
             raise wire.WireError(f"{what} {value!r}: expected one of {', '.join(allowed)}")
-    if verb in ("start", "stop") and subject is None:
+    if verb in ("start", "stop", "forget") and subject is None:
         raise wire.WireError(f"{verb} needs a subject")
     if subject is not None:
         wire.check_words("status", subject.name, 0)
@@ -75,7 +85,7 @@ def lines_of(verb: str, payload: dict[str, Any], subject: Subject | None) -> lis
             ]
         case "start":
             return _start_lines(payload, subject)
-        case "stop":
+        case "stop" | "forget":
             return _stop_lines(payload, subject)
         case "collect":
             return wire.argument_lines(payload["files"])
@@ -89,6 +99,9 @@ def carry_out(connection: Connection, call: Call) -> Outcome:
         return _http(connection, command)
     if command.verb == "start" and call.mode == FIND_OUT:
         return judge_start(_ask(connection, call, "status", []))
+    if command.verb == "forget":
+        lines = [*_stop_lines(command.payload, command.subject), wire.directive("forget", 1)]
+        return judge_forget(_ask(connection, call, "stop", lines))
     if command.verb == "stop" or call.mode == UNDO:
         lines = _stop_lines(command.payload if command.verb == "stop" else {}, command.subject)
         return judge_stop(_ask(connection, call, "stop", lines), is_cancel=command.verb != "stop")
@@ -104,6 +117,10 @@ def _start_lines(payload: dict[str, Any], subject: Subject | None) -> list[str]:
         lines.append(wire.directive("epoch", int(payload["epoch"])))
     if subject and subject.plan_sha:
         lines.append(wire.directive("plan_sha", subject.plan_sha))
+    if subject and subject.container:
+        lines.append(wire.directive("container", subject.container))
+    lines.append(wire.directive("cap", settings.SUBJECT_OUTPUT_CAP_BYTES))
+    lines.append(wire.directive("every", max(1, math.ceil(scaled(BOUND_EVERY_S)))))
     if payload.get("cwd"):
         lines.append(wire.directive("cwd", payload["cwd"]))
     argv = payload["argv"]

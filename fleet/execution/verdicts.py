@@ -129,6 +129,16 @@ def judge_stop(answer: dict[str, Any], *, is_cancel: bool = False) -> Outcome:
     return Outcome(states.UNKNOWN, f"{word}: {why}", answer)
 
 
+def judge_forget(answer: dict[str, Any]) -> Outcome:
+    """Judge the answer to a stop that was to forget an ended subject; a node that has doubts keeps it."""
+    word, why = answer["answer"], _why(answer)
+    if word in ("GONE", "ABSENT"):
+        return Outcome(states.SUCCEEDED, why, answer)
+    if word in ("BUSY", "FENCED"):
+        return Outcome(None, f"{word}: {why}", answer, is_sure_not_run=True)
+    return Outcome(states.FAILED, f"{word}: {why}", answer)
+
+
 def seen_in(row: dict[str, Any]) -> Seen:
     """Return what a line of a listing says of its subject. Raises AnswerLies."""
     state = {

@@ -64,11 +64,12 @@ class Capture:
         """Return the shim's epoch of the file that is being read."""
         return self._target.node_epoch
 
-    def start_epoch(self, node_epoch: int, note: str, *, level: str = "I") -> None:
-        """Go on at the start of another file of the subject, with a line that says why."""
-        self._target = self._target.next_epoch(node_epoch)
-        self._splitter = LineSplitter(0)
-        self._add([self._number(note, LineFacts(None, level, WATCH_SUBSYSTEM), 0)], len(note))
+    def start_epoch(self, node_epoch: int, note: str, *, level: str = "I", offset: int = 0) -> None:
+        """Go on at `offset` of this or another file of the subject, with a line that says why."""
+        self._target = self._target.next_epoch(node_epoch, offset)
+        self._splitter = LineSplitter(offset)
+        facts = LineFacts(None, level, WATCH_SUBSYSTEM)
+        self._add([self._number(note, facts, offset)], len(note))
 
     def adopt_epoch(self, node_epoch: int) -> None:
         """Take the shim's epoch of a stream of which nothing is stored yet."""

@@ -35,6 +35,9 @@ _WAS_CUT = (
     "the node's file was cut from {offset} to {size} bytes; lines between may be missing here"
 )
 _WAS_REPLACED = "the node's file holds other text before byte {offset} than was stored; lines may be missing here"
+_OUTGREW = (
+    "the node gave back the output from byte {offset} to {floor}, unread: it had outgrown its cap"
+)
 _IS_GONE = "the node's earlier file (epoch {epoch}) is gone; lines at its end may be missing here"
 
 
@@ -72,6 +75,7 @@ class Follower(threading.Thread):
         self._stopping = threading.Event()
         self._body: Body | None = None
         self._has_moved = False  # to another file of the subject: read it at once
+        self._is_final = False  # the file that was read grows no more
 
     def stop(self) -> None:
         self._stopping.set()
@@ -133,7 +137,9 @@ class Follower(threading.Thread):
             if answer["answer"] == "ABSENT":
                 return False
             self._accept(answer, body, capture, place)
+            self._is_final = answer.get("ended") is True
             for block in body:
+                self._refuse_hole(connection, block, capture)
                 capture.feed(block)
                 if self._stopping.is_set():
                     break
@@ -147,30 +153,54 @@ class Follower(threading.Thread):
         if answer["answer"] != "LOGS":
             why = f"{answer['answer']} {answer.get('explanation', '')}"
             raise ShimRefused(f"{self.work.name}: expected LOGS, the node answered {why}")
-        epoch, size = int(answer.get("epoch") or 0), int(answer.get("size") or 0)
-        offset = place.position.end_offset
+        epoch, size, floor = (int(answer.get(name) or 0) for name in ("epoch", "size", "floor"))
+        offset, go_on = place.position.end_offset, 0
         if size < offset:
             note = _WAS_CUT.format(offset=offset, size=size)
-        elif not self._fits(body, offset - place.read_from, place.proof):
+        elif offset < floor <= size:
+            note, go_on = _OUTGREW.format(offset=offset, floor=floor), floor
+        elif not self._fits(body, place, floor):
             note = _WAS_REPLACED.format(offset=offset)
         else:
             return
-        self._turn_to(capture, epoch, note, level="W")
+        self._turn_to(capture, epoch, note, level="W", offset=go_on)
         raise CaptureEnded(note)
 
-    def _fits(self, body: Body, size: int, proof: bytes) -> bool:
-        return not size or splice_fits(body.read_exact(size), proof)
+    def _fits(self, body: Body, place: Place, floor: int) -> bool:
+        size = place.position.end_offset - place.read_from
+        if not size:
+            return True
+        before = body.read_exact(size)
+        # What the node has given back proves nothing any more.
+        return floor > place.read_from or splice_fits(before, place.proof)
+
+    def _refuse_hole(self, connection: Connection, block: bytes, capture: Capture) -> None:
+        """Raise unless these bytes are the subject's own: what a node gave back is read as NUL bytes.
+
+        The node announces a hole before it makes it, so a look after the bytes came cannot miss it.
+        """
+        if b"\0" in block:
+            status = self._status(connection)
+            if int(status.get("floor") or 0) > capture.read_offset:
+                raise CaptureEnded(f"{self.work.name}: its output outgrew what was read of it")
+
+    def _status(self, connection: Connection) -> dict[str, Any]:
+        status, body = connection.shim("status", self.work.name, 0, [], deadline=ANSWER_S)
+        body.close()
+        return status
 
     def _finish(
         self, connection: Connection, capture: Capture, place: Place, is_there: bool
     ) -> bool:
         """The file gave no more: ask why, and close the stream when its subject has ended."""
-        status, body = connection.shim("status", self.work.name, 0, [], deadline=ANSWER_S)
-        body.close()
+        status = self._status(connection)
         self._node.report({self.work.subject_id: status})
         is_absent = status["answer"] == "ABSENT"
         epoch = int(status.get("epoch") or 0)
         if not is_absent and epoch != place.position.node_epoch:
+            if is_there and not self._is_final:
+                self._has_moved = True  # it grew until the other began: once more, to its end
+                return False
             self._next_file(capture, place, epoch, is_there)
             return False
         if status["answer"] == "RUNNING" or (is_absent and self.work.is_open):
@@ -196,8 +226,10 @@ class Follower(threading.Thread):
             capture.adopt_epoch(epoch)
             self._node.shift.store_now(capture)
 
-    def _turn_to(self, capture: Capture, epoch: int, note: str, *, level: str) -> None:
-        """Go on with another file: first everything of this one, then the line that says so."""
+    def _turn_to(
+        self, capture: Capture, epoch: int, note: str, *, level: str, offset: int = 0
+    ) -> None:
+        """Go on with another file or further on: first everything of this one, then the line that says so."""
         self._node.shift.store_now(capture)
-        capture.start_epoch(epoch, note, level=level)
+        capture.start_epoch(epoch, note, level=level, offset=offset)
         self._node.shift.store_now(capture)

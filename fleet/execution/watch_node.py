@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from fleet.execution.faults import scaled
 from fleet.execution.models import Host
-from fleet.execution.remote import Connection
+from fleet.execution.remote import Connection, connect
 from fleet.execution.remote_errors import HostKeyError, RemoteError
 from fleet.execution.watch_follow import Follower, Work
 from fleet.execution.watch_link import NodeLink, dial
@@ -97,6 +97,8 @@ class NodeWatch(threading.Thread):
         else:
             self._dial()
         if is_new or time.monotonic() >= self._scan_at:
+            if not is_new:
+                self._look_at_key()
             self._scan(connection)
         work = [one for one in self._work if one.is_open]
         self.report({one.subject_id: self._status(connection, one.name) for one in work})
@@ -121,6 +123,11 @@ class NodeWatch(threading.Thread):
         else:
             self._dialled_at = self.shift.awake.now()
             self.silence_why = ""
+
+    def _look_at_key(self) -> None:
+        """Log in anew and out again: an open connection does not tell that the node got another host key."""
+        if not self.silence_why:
+            connect(self.host, deadline=_CONNECT_S).close()
 
     def _status(self, connection: Connection, name: str) -> dict[str, Any]:
         status, body = connection.shim("status", name, 0, [], deadline=_ANSWER_S)

@@ -67,14 +67,16 @@ def record_statuses(fence: Fence, statuses: Mapping[int, dict[str, Any]]) -> Non
     rows = fence.guard(Subject.objects.filter(pk__in=running, state__in=_OPEN))
     rows.exclude(state=states.SUBJECT_LIVE).update(state=states.SUBJECT_LIVE, explanation="")
     rows.update(observed_at=Now())
+    epochs = dict(rows.values_list("pk", "epoch"))
     for pk, status in statuses.items():
-        if status["answer"] in ("DONE", "LOST"):
-            _record_end(fence, pk, status)
+        is_other = pk in epochs and status.get("epoch") != epochs[pk]
+        if status["answer"] in ("DONE", "LOST") or is_other:
+            _record_seen(fence, pk, status)
         elif status["answer"] == "ABSENT":
             _record_absence(fence, pk)
 
 
-def _record_end(fence: Fence, subject_id: int, status: dict[str, Any]) -> None:
+def _record_seen(fence: Fence, subject_id: int, status: dict[str, Any]) -> None:
     try:
         seen = seen_in(status)
     except AnswerLies as error:

@@ -79,8 +79,8 @@ class Position:
     end_offset: int
     line_count: int
 
-    def next_epoch(self, node_epoch: int) -> Position:
-        return Position(self.epoch + 1, node_epoch, 0, self.line_count)
+    def next_epoch(self, node_epoch: int, offset: int = 0) -> Position:
+        return Position(self.epoch + 1, node_epoch, offset, self.line_count)
 
 
 class ChunkWriter:
@@ -120,8 +120,8 @@ class ChunkWriter:
 
     def _fill(self, lines: Sequence[Line], epoch: int) -> list[OpenChunk]:
         touched: list[OpenChunk] = []
-        # A new epoch starts at offset 0, also for the mark that says so.
-        begin = self.position.end_offset if epoch == self.position.epoch else 0
+        # A new epoch starts where its file goes on; the mark that says so takes no bytes of it.
+        begin = self.position.end_offset if epoch == self.position.epoch else lines[0].end_offset
         for line in lines:
             chunk = self._open
             if chunk is None or chunk.is_full:

@@ -2,6 +2,8 @@
 
 import http.client
 import json
+import os
+import signal
 from contextlib import closing
 
 import pytest
@@ -68,8 +70,36 @@ def test_a_killed_rank_takes_the_whole_unit_down_with_evidence_first(
     assert node in said(launch.cause)
     assert engines_on(console.lab) == 0
     frozen = Evidence.objects.filter(object_id=launch.public_id)
-    assert {said(e.title).split()[0] for e in frozen} == {p["node"] for p in launch.plan["positions"]}
+    assert {said(e.title).split()[0] for e in frozen} == {
+        p["node"] for p in launch.plan["positions"]
+    }
     assert launch.replica.launches.count() == 1, "never started again by itself, never one rank"
+
+
+def test_a_unit_goes_on_when_the_docker_client_of_a_rank_dies(console, ready_launch):
+    from fleet.execution.models import LogStream, Subject
+
+    launch = ready_launch
+    place = launch.positions.select_related("subject").get(position=1)
+    os.kill(place.subject.pid, signal.SIGKILL)
+
+    def is_attached() -> bool:
+        assert state_of(launch) == "ready", said(launch.cause)
+        return Subject.objects.filter(pk=place.subject_id, state="live", epoch=2).exists()
+
+    console.until(is_attached, "the rank to be followed again")
+    stream = LogStream.objects.filter(subject=place.subject_id, node_epoch=2)
+    console.until(stream.exists, "its log to go on in the new file")
+    assert engines_on(console.lab) == 2
+    assert "42" in answer_of(launch, "12 + 30 = ?")
+    assert state_of(launch) == "ready"
+
+    from fleet.services.trail import Actor
+    from releases.services.launches import launch_stop
+
+    launch_stop(launch=launch, reason="end of the test", actor=Actor(name="ana"))
+    console.until(lambda: ended(launch), "the unit to be stopped")
+    assert (launch.state, engines_on(console.lab)) == ("stopped", 0)
 
 
 def test_an_endpoint_that_generates_nothing_is_taken_down(console, ready_launch):

@@ -42,9 +42,16 @@ class Node:
         body.close()
         return answer
 
-    def start(self, name: str, argv: list[str], *, epoch: int = 1, is_new: bool = True) -> Subject:
+    def start(
+        self,
+        name: str,
+        argv: list[str],
+        *directives: str,
+        epoch: int = 1,
+        is_new: bool = True,
+    ) -> Subject:
         """Start a subject on the node and write its rows, as a hand does."""
-        lines = [f";epoch {epoch}", *wire.argument_lines(argv)]
+        lines = [f";epoch {epoch}", *directives, *wire.argument_lines(argv)]
         answer = self.call("start", name, lines)
         assert answer["answer"] in ("STARTED", "DONE"), answer
         if not is_new:

@@ -270,3 +270,53 @@ def _rss_mib(pid: int) -> float:
             if line.startswith("VmHWM"):
                 return int(line.split()[1]) / 1024
     return 0.0
+
+
+CAPPED = (";cap 400000", ";every 1")
+
+
+def _floor(node: Any, name: str) -> int:
+    return int(node.call("status", name, []).get("floor") or 0)
+
+
+def test_an_output_that_outgrew_its_cap_unread_is_read_on_with_a_mark_for_the_gap(
+    node: Any, start_watch: Any, wait_until: Any
+) -> None:
+    subject = node.start("t-cap", ["sh", "-c", "seq -f %09.0f 1 200000; sleep 3"], *CAPPED)
+    floor = wait_until(lambda: _floor(node, "t-cap"), 30, "the older half given back")
+    start_watch()
+    wait_until(_is_complete, 60, "the stream to be complete")
+    lines = streams.lines_after(LogStream.objects.get(subject=subject), 0, 10**6)
+    (note,) = [line.text for line in lines if line.subsystem == "WATCH"]
+    assert str(floor) in note
+    # Every whole line above the floor, once, and none of what was given back.
+    whole = [int(line.text) for line in lines[1:] if len(line.text) == 9]
+    assert whole == list(range(floor // 10 + (2 if floor % 10 else 1), 200_001))
+    assert not any("\N{SYMBOL FOR NULL}" in line.text for line in lines)
+    stream = LogStream.objects.get()
+    assert (stream.epoch, stream.node_epoch, stream.end_offset) == (1, 1, 2_000_000)
+
+
+def test_a_watch_that_slept_while_an_output_outgrew_its_cap_stores_no_byte_of_the_hole(
+    node: Any, start_watch: Any, wait_until: Any
+) -> None:
+    flood = "seq -f %09.0f 1 5000; touch go; while [ ! -e on ]; do sleep 0.1; done; seq -f %09.0f 5001 900000; sleep 3"
+    node.start("t-hole", ["sh", "-c", f"cd $HOME && rm -f go on && {flood}"], *CAPPED)
+    watch = start_watch()
+    wait_until(lambda: LogStream.objects.get().line_count == 5000, 60, "the lines before the flood")
+    os.kill(watch.pid, signal.SIGSTOP)
+    try:
+        node.connection.shim("probe", "node", 0, [";section t 5.00", "touch", "on"], deadline=30)
+        wait_until(lambda: _floor(node, "t-hole") > 1_000_000, 60, "the hole")
+    finally:
+        os.kill(watch.pid, signal.SIGCONT)
+    wait_until(_is_complete, 90, "the stream to be complete")
+    lines = streams.lines_after(LogStream.objects.get(), 0, 10**7)
+    assert not any("\N{SYMBOL FOR NULL}" in line.text for line in lines)
+    numbers = [int(line.text) for line in lines if len(line.text) == 9 and line.text.isdigit()]
+    assert numbers == sorted(set(numbers)), "no line twice and none out of order"
+    assert (numbers[0], numbers[-1]) == (1, 900_000)
+    missing = numbers[-1] - numbers[0] + 1 - len(numbers)
+    notes = [line for line in lines if line.subsystem == "WATCH"]
+    assert bool(missing) == bool(notes), "what is missing is marked"
+    assert LogStream.objects.get().end_offset == 9_000_000
