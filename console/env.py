@@ -41,6 +41,7 @@ def text(name: str, default: str = "") -> str:
 
 
 def integer(name: str, default: int, *, low: int, high: int) -> int:
+    """A whole number within a range. Raises ImproperlyConfigured."""
     found = text(name, str(default))
     try:
         value = int(found)
@@ -54,6 +55,7 @@ def integer(name: str, default: int, *, low: int, high: int) -> int:
 
 
 def number(name: str, default: float, *, low: float, high: float) -> float:
+    """A number within a range. Raises ImproperlyConfigured."""
     found = text(name, str(default))
     try:
         value = float(found)
@@ -67,6 +69,7 @@ def number(name: str, default: float, *, low: float, high: float) -> float:
 
 
 def flag(name: str, default: bool = False) -> bool:
+    """A switch: 1 or 0, true or false, yes or no. Raises ImproperlyConfigured."""
     found = text(name, "1" if default else "0").lower()
     if found not in {"0", "1", "true", "false", "yes", "no"}:
         raise ImproperlyConfigured(f"{name}: expected 1 or 0, found {found!r}")

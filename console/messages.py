@@ -152,6 +152,7 @@ def missing(language: str = "zh_Hans", root: Path = ROOT) -> list[Message]:
 
 
 def catalogue_path(language: str, root: Path = ROOT) -> Path:
+    """Return where the catalogue of a language lies."""
     return root / "locale" / language / "LC_MESSAGES" / "django.po"
 
 
@@ -189,6 +190,7 @@ def _quoted(text: str) -> str:
 
 
 def main() -> int:
+    """Add what is new to every catalogue, and print what has no translation."""
     for path in sorted((ROOT / "locale").glob("*/LC_MESSAGES/django.po")):
         language = path.parts[-3]
         path.write_text(written(language), encoding="utf-8")

@@ -18,12 +18,14 @@ from fleet.execution.signals import command_settled, host_moved
 
 @receiver(command_settled)
 def ring_for_command(topic: str = "", **_: Any) -> None:
+    """Ring the topic of a command that moved, and let the next tick come soon."""
     ring(topic)
     _nudge()
 
 
 @receiver(host_moved)
 def ring_for_host(host_id: int, **_: Any) -> None:
+    """Ring the node of a host whose reach or key changed, and let the next tick come soon."""
     name = (
         Host.objects.filter(pk=host_id, node__isnull=False).values_list("name", flat=True).first()
     )

@@ -239,3 +239,15 @@ def test_no_module_and_no_function_has_grown_out_of_sight():
 def test_every_module_says_what_it_is_for():
     silent = [m.path for m in modules() if m.tree.body and not ast.get_docstring(m.tree)]
     assert silent == []
+
+
+def test_every_public_function_says_what_it_does():
+    silent = [
+        f"{module.path}: {node.name}"
+        for module in modules()
+        for node in module.tree.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and not node.name.startswith("_")
+        and not ast.get_docstring(node)
+    ]
+    assert silent == []

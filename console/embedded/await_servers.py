@@ -12,6 +12,7 @@ _TIMEOUT_S = 120.0  # a loaded machine needs ten times the usual
 
 
 def main() -> int:
+    """Wait until database and cache answer; makes the embedded database. Returns 0, or 3 when one does not in time."""
     database_url = os.environ["DATABASE_URL"]
     try:
         if os.environ.get("DATABASE_IS_EMBEDDED") == "1":

@@ -41,6 +41,7 @@ def _become(user: str) -> None:
 
 
 def main() -> None:
+    """Become the program of the arguments, as its user, bound to die with the parent that started it."""
     death_signal, user, parent, _, *argv = sys.argv[1:]
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     if user:

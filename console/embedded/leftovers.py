@@ -57,6 +57,7 @@ def _signal_all(pids: list[int], number: int) -> None:
 
 
 def main() -> None:
+    """Wait until the owner of stdin is gone, then end every process with one of the marks in the arguments."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     while os.read(0, 4096):

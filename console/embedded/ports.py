@@ -19,6 +19,7 @@ def reserve_port() -> tuple[socket.socket, int]:
 
 
 def is_free(host: str, port: int) -> bool:
+    """Tell whether a server could listen on this address and port now."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -42,6 +43,7 @@ def holder_of(port: int) -> str:
 
 
 def describe_process(pid: int) -> str:
+    """Name a process by its number and the first 160 characters of its command line, for a message."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:

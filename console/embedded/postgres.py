@@ -107,6 +107,7 @@ def find_binaries() -> Path:
 
 
 def major_version(bin_dir: Path) -> int:
+    """Return the major version that the server of a folder says it is; 0 when it says none."""
     answer = subprocess.run(
         [str(bin_dir / "postgres"), "--version"], capture_output=True, text=True, check=False
     )

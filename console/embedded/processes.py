@@ -95,12 +95,14 @@ def _web(options: Options) -> Callable[[], None]:
 
 
 def await_servers_task(is_embedded: bool) -> Service:
+    """Build the task that ends when database and cache answer."""
     argv = [sys.executable, "-m", "console.embedded.await_servers"]
     env = {"DATABASE_IS_EMBEDDED": "1" if is_embedded else "0"}
     return Service("servers", argv, wave=_CONSOLE_WAVE, is_task=True, env=env)
 
 
 def postgres_service(server: Postgres) -> Service:
+    """Build the process of the embedded database; it is the last to stop."""
     # SIGINT is the fast stop; SIGTERM would wait for the clients.
     return Service(
         "postgres",
@@ -113,10 +115,12 @@ def postgres_service(server: Postgres) -> Service:
 
 
 def redis_service(server: Redis) -> Service:
+    """Build the process of the embedded cache."""
     return Service("valkey", server.argv(), wave=_REDIS_WAVE, death_signal=signal.SIGTERM)
 
 
 def lab_service(options: Options) -> Service:
+    """Build the process that owns the rehearsal lab; it is ready when it prints its line."""
     argv = [sys.executable, "-m", "console.embedded.run_lab", str(options.state_dir)]
     return Service(
         "lab",

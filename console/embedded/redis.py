@@ -77,6 +77,7 @@ def find_binary() -> Path:
 
 
 def server_version(binary: Path) -> tuple[int, int]:
+    """Return (major, minor) that a server says it is; (0, 0) when it says none."""
     answer = subprocess.run([str(binary), "--version"], capture_output=True, text=True, check=False)
     found = re.search(r"v=(\d+)\.(\d+)", answer.stdout)
     return (int(found.group(1)), int(found.group(2))) if found else (0, 0)

@@ -11,6 +11,7 @@ from fleet.lab.place import lab_directory
 
 
 def main() -> None:
+    """Bring the lab up in the folder and size of the arguments, and down when asked to end."""
     state_dir, nodes = Path(sys.argv[1]), int(sys.argv[2])
     asked = threading.Event()
     # Handlers, not a blocked mask: a mask is inherited, and the lab's keeper must hear its own TERM.

@@ -49,10 +49,12 @@ def shim_text() -> bytes:
 
 @cache
 def shim_sha256() -> str:
+    """Return the hash of the shim, by which a node's copy is verified; 64 hex digits."""
     return hashlib.sha256(shim_text()).hexdigest()
 
 
 def shim_file_name() -> str:
+    """Return the name of the shim on a node, which changes with its text."""
     return f"shim-{shim_sha256()[:16]}.sh"
 
 
@@ -103,10 +105,12 @@ def encode_argument(argument: str | bytes) -> str:
 
 
 def argument_lines(arguments: Iterable[str | bytes]) -> list[str]:
+    """Encode arguments, each on the line that the shim reads it from."""
     return [encode_argument(argument) for argument in arguments]
 
 
 def directive(name: str, value: str | int) -> str:
+    """Build a line of the shim's input that is no argument but tells it how to run."""
     return f";{name} {value if isinstance(value, int) else encode_argument(value)}"
 
 

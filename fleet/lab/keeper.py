@@ -160,6 +160,7 @@ def run(lab: str, owner: tuple[int, int], ready: int) -> int:
 
 
 def main() -> int:
+    """Become the lab's keeper in the background. Returns when the lab is up or could not come up."""
     lab, owner_pid, owner_ticks, lock_fd = sys.argv[1:5]
     # The block's lock is held by the keeper alone; no daemon may inherit it.
     os.set_inheritable(int(lock_fd), False)

@@ -184,6 +184,7 @@ def _read_torch(text: str, layout: Layout, speaker: str, rank: int | None) -> Ow
 
 
 def raw_level(text: str) -> str:
+    """Judge the level of a line that names none, by the words in it."""
     for hint in _BAD_HINTS:
         if hint in text:
             if _BAD.search(text):
@@ -193,4 +194,5 @@ def raw_level(text: str) -> str:
 
 
 def is_progress(text: str) -> bool:
+    """Tell whether a line is a step of a progress bar."""
     return "%|" in text or "% Completed |" in text

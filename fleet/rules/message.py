@@ -1,37 +1,5 @@
-"""Sentences that are stored in one language-neutral form and read in the language of whoever looks.
+"""The sentences of the kernel, under the name that rules, services and pages know them by."""
 
-A stored sentence is its English pattern, a unit separator and its parameters as JSON; a parameter
-may itself be
-such a sentence. Plain text (older rows, words of a node) passes through unchanged. Pure:
-translating is handed in.
-"""
+from fleet.execution.message import said, say
 
-import json
-from collections.abc import Callable
-
-_SEPARATOR = "\x1f"
-
-
-def say(pattern: str, **params: object) -> str:
-    """Encode a sentence; `pattern` uses %(name)s and is the key of its translation."""
-    if not params:
-        return pattern
-    return f"{pattern}{_SEPARATOR}{json.dumps(params, ensure_ascii=False, default=str)}"
-
-
-def said(text: str, translate: Callable[[str], str] = str) -> str:
-    """Decode a stored sentence into words; text that is no sentence of ours comes back as it is."""
-    if not text:
-        return ""
-    pattern, found, params = text.partition(_SEPARATOR)
-    if not found:
-        return translate(text)
-    try:
-        values = json.loads(params)
-        spoken = {
-            name: said(value, translate) if isinstance(value, str) else value
-            for name, value in values.items()
-        }
-        return translate(pattern) % spoken
-    except (ValueError, TypeError, KeyError, AttributeError):
-        return text.replace(_SEPARATOR, " ")
+__all__ = ["said", "say"]

@@ -37,6 +37,7 @@ def moment_text(moment: datetime, now: datetime | None = None) -> str:
 
 
 def both_zones(moment: datetime) -> str:
+    """Write a moment in the person's zone and in UTC, to the second."""
     local, utc = timezone.localtime(moment), moment.astimezone(UTC)
     return f"{_day(local)} {local:%H:%M:%S} {zone_name(local)} · {_day(utc)} {utc:%H:%M:%S} UTC"
 
@@ -109,6 +110,7 @@ def thousands(value: float | None) -> str:
 
 @register.filter
 def or_dash(value: object) -> object:
+    """Return a value, or a dash for one that is absent; 0 is a value."""
     return DASH if value is None or value == "" else value
 
 

@@ -40,6 +40,7 @@ def probe_start(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def hold_add(request: HttpRequest, name: str) -> HttpResponse:
+    """Add a hold to a node, for some hours or without end."""
     node = _node(name)
     holds.hold_add(
         node=node,
@@ -54,6 +55,7 @@ def hold_add(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_POST
 def hold_lift(request: HttpRequest, name: str, pk: int) -> HttpResponse:
+    """Lift a hold of a node; another owner's as an override."""
     hold = get_object_or_404(Hold, pk=pk, node=_node(name))
     holds.hold_lift(
         hold=hold,
@@ -94,6 +96,7 @@ def host_key_sign(request: HttpRequest, name: str, pk: int) -> HttpResponse:
 
 @require_POST
 def brake_clear(request: HttpRequest) -> HttpResponse:
+    """Let automatic actions go on, with the reason of the person who looked."""
     brake.brake_clear(reason=request.POST.get("reason", ""), actor=actor_of(request))
     return _back(request, "fleet-map")
 

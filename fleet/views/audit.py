@@ -43,6 +43,7 @@ FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 @require_safe
 def audit(request: HttpRequest) -> HttpResponse:
+    """Show the trail, filtered by the address; `format=csv` sends it as a file, `check=1` proves its chain."""
     wanted = _wanted(request)
     if request.GET.get("format") == "csv":
         return _csv(wanted)

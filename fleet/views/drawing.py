@@ -226,6 +226,7 @@ class PoolCard:
 
 
 def pool_cards(pools: list[PoolSeen], rows: list[NodeRow]) -> list[PoolCard]:
+    """Return the cards of all pools in their order; the spare pool's counts the nodes without a unit."""
     return [_spare_card(pool, rows) if pool.is_spare else _card(pool) for pool in pools]
 
 

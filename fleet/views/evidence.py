@@ -17,6 +17,7 @@ SHOWN_BYTES = 256 * 1024
 
 @require_safe
 def evidence(request: HttpRequest, pk: int) -> HttpResponse:
+    """Show frozen evidence as text and whether its hash still holds, or send its bytes."""
     found = get_object_or_404(Evidence, pk=pk)
     body = bytes(found.body)
     if request.GET.get("download"):

@@ -14,6 +14,7 @@ from fleet.selectors.jump import page_of_name
 
 @require_safe
 def jump(request: HttpRequest) -> HttpResponse:
+    """Go to the page of a name, or to the table of nodes filtered by it."""
     wanted = request.GET.get("q", "").strip()[:80]
     if not wanted:
         return redirect("fleet-map")

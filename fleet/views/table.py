@@ -64,6 +64,7 @@ def page_of(rows: list[NodeRow], sort: str, page: str) -> tuple[list[NodeRow], i
 
 
 def table_rows(rows: list[NodeRow]) -> list[TableRow]:
+    """Return the rows of the table with finished words."""
     return [_row(row) for row in rows]
 
 

@@ -31,10 +31,12 @@ _EVIDENCE_ARGVS = {
 
 
 def purpose_of(launch: Launch, step: str) -> str:
+    """Return the purpose of a step's commands, which makes each of them happen once."""
     return f"launch:{launch.public_id}/{step}"
 
 
 def dispatch_preflight(launch: Launch) -> None:
+    """Ask every node for what must be true before a start; repeating it adds nothing."""
     for place in _places(launch):
         command_dispatch(
             purpose=purpose_of(launch, f"preflight/{place.position}"),
@@ -103,6 +105,7 @@ def dispatch_golden(launch: Launch, attempt: int) -> None:
 
 
 def golden_body(launch: Launch, prompt: dict[str, Any]) -> dict[str, Any]:
+    """Build the chat request of a warm-up prompt; temperature 0, so that its answer is one."""
     return {
         "model": launch.release.content["model"]["served_name"],
         "messages": prompt["messages"],
@@ -143,6 +146,7 @@ def watch_endpoint(launch: Launch) -> None:
 
 
 def unwatch_endpoint(launch: Launch) -> None:
+    """Let the watch scrape and ask the endpoint of a launch no more."""
     Scrape.objects.filter(key__startswith=purpose_of(launch, "")).delete()
 
 
@@ -199,6 +203,7 @@ def dispatch_stops(launch: Launch, attempt: int) -> None:
 
 
 def commands_of(launch: Launch, step: str) -> list[Command]:
+    """Return the commands of a step of a launch, oldest first."""
     return list(Command.objects.filter(purpose__startswith=purpose_of(launch, step)).order_by("id"))
 
 

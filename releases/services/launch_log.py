@@ -44,6 +44,7 @@ def phase_open(place: LaunchPosition, name: str, at: datetime) -> None:
 
 
 def phases_close(launch: Launch, at: datetime) -> None:
+    """End every phase of a launch that is still open."""
     LaunchPhase.objects.filter(position__launch=launch, ended_at=None).update(ended_at=at)
 
 

@@ -165,6 +165,7 @@ def answer_text(command: Command) -> str | None:
 
 
 def golden_attempt(launch: Launch) -> int:
+    """Return the number of the newest try of the warm-up prompts; 0 before the first."""
     return max((_attempt(command) for command in commands_of(launch, "golden/")), default=0)
 
 

@@ -37,6 +37,7 @@ class PlanDrawn:
 
 
 def plan_drawn(plan: dict[str, Any], sha256: str) -> PlanDrawn:
+    """Return a launch plan as lines; of the later nodes only what differs from the first."""
     positions = plan["positions"]
     first = argv_lines(argv_of(positions[0], sha256))
     return PlanDrawn(

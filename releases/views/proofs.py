@@ -155,4 +155,5 @@ def _log(seen: LaunchSeen) -> str:
 
 
 def met_count(proofs: list[Proof]) -> dict[str, Any]:
+    """Count the proofs that are met, of all."""
     return {"met": sum(1 for proof in proofs if proof.mark.tone == OK), "all": len(proofs)}

@@ -257,6 +257,7 @@ class Death:
 
 
 def died_line(worker: Worker) -> str:
+    """Return what the executor logs about a worker that is gone."""
     number = worker.rank.rank if worker.rank is not None else 0
     return f"Worker proc VllmWorker-{number} died unexpectedly, shutting down executor."
 

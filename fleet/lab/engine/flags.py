@@ -48,6 +48,7 @@ def load_flags(version: str, flags_file: str = "") -> dict[str, dict]:
 
 
 def by_alias(rows: dict[str, dict]) -> dict[str, dict]:
+    """Return the flag list by every spelling of each flag."""
     found: dict[str, dict] = {}
     for name, row in rows.items():
         for alias in row.get("all") or [name]:
@@ -56,6 +57,7 @@ def by_alias(rows: dict[str, dict]) -> dict[str, dict]:
 
 
 def refuse(text: str) -> Refused:
+    """Build the refusal of a command line, with the usage that the engine prints; exit code 2."""
     return Refused(f"{USAGE}\nvllm: error: {text}", code=2, as_traceback=False)
 
 

@@ -47,6 +47,7 @@ def nccl_number(version: str) -> str:
 
 
 def mismatch(engine: Engine, hello: dict) -> str:
+    """Return the error of a follower whose NCCL is another version; empty when it is the same."""
     own = nccl_number(str(engine.config.get("nccl", "")))
     theirs = nccl_number(str(hello.get("nccl", "")))
     if own == theirs:
@@ -77,6 +78,7 @@ async def join_unit(engine: Engine) -> None:
 
 
 def cannot_assign(address: str, port: int) -> str:
+    """Return the error of a master address that this node does not have."""
     return (
         f"torch.distributed.DistNetworkError: The server socket has failed to bind to"
         f" [{address}]:{port} (errno: 99 - Cannot assign requested address)."
@@ -84,6 +86,7 @@ def cannot_assign(address: str, port: int) -> str:
 
 
 def cannot_listen(port: int, error: OSError) -> str:
+    """Return the error of a master port that is taken."""
     number = error.errno or errno.EADDRINUSE
     return (
         "torch.distributed.DistNetworkError: The server socket has failed to listen on any local"
@@ -93,6 +96,7 @@ def cannot_listen(port: int, error: OSError) -> str:
 
 
 async def wait_for_followers(engine: Engine, link: HeadLink) -> None:
+    """Wait on the head until every node joined. Raises StartFailed for a wrong address, port, version or time-out."""
     plan = engine.plan
     first = engine.workers.ranks()[0]
     if plan.master_addr != engine.node["addr"]:
@@ -111,6 +115,7 @@ async def wait_for_followers(engine: Engine, link: HeadLink) -> None:
 
 
 def timed_out(engine: Engine, began: float, joined: int) -> str:
+    """Return the error of a store that not all nodes joined in time."""
     waited = int(time.monotonic() - began) + 1
     return (
         f"torch.distributed.DistStoreError: Timed out after {waited} seconds waiting for clients."

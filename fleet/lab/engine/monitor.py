@@ -131,6 +131,7 @@ def play(container_dir: str, up: int, down: int, environment: dict[str, str]) ->
 
 
 def record_start(state: StateFile, config: dict, pid: int) -> list[str]:
+    """Write that the container runs, and the pid files of engine and monitor; returns their paths."""
     now = rfc3339()
     me = os.getpid()
     state.update(
@@ -163,6 +164,7 @@ def wait_for(pid: int) -> int:
 
 
 def send(pid: int, number: int) -> None:
+    """Signal a process that may be gone already."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:
@@ -200,6 +202,7 @@ def reap_children(deadline: float) -> None:
 
 
 def my_children() -> list[int]:
+    """Return the pids of this process's children; none when the kernel does not say."""
     me = os.getpid()
     try:
         with open(f"/proc/{me}/task/{me}/children", encoding="ascii") as file:

@@ -126,6 +126,7 @@ def write_block(engine: Engine, seconds: float) -> None:
 
 
 def process_lines(speaker: Speaker, transport: Transport) -> Iterator[str]:
+    """Yield the lines that NCCL logs once a process, in their order."""
     engine = speaker.engine
     env = engine.plan.env
     interface = env.get("NCCL_SOCKET_IFNAME", "").lstrip("=^") or "bond0"

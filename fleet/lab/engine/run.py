@@ -36,6 +36,7 @@ def main(container_dir: str, up: int, down: int) -> int:
 
 
 def refuse(log: Log, refusal: Refused) -> None:
+    """Log why the engine does not start, as plain words or as a traceback."""
     if not refusal.as_traceback:
         log.err(refusal.text)
         return

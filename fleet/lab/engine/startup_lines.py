@@ -32,6 +32,7 @@ LOGO = (
 
 
 def banner(engine: Engine) -> None:
+    """Log the drawing with the version, and the arguments that are not default."""
     main, plan = engine.main, engine.plan
     main.info("utils.py:299", "")
     for row in LOGO:
@@ -43,6 +44,7 @@ def banner(engine: Engine) -> None:
 
 
 def model_config(engine: Engine) -> None:
+    """Log what the engine found in the model's configuration."""
     main, plan, shape = engine.main, engine.plan, engine.shape
     main.info("model.py:571", f"Resolved architecture: {shape.architecture}")
     main.info("model.py:1742", f"Using max model len {plan.max_len(shape)}")
@@ -82,6 +84,7 @@ def start_cores(engine: Engine) -> None:
 
 
 def core_init(engine: Engine) -> None:
+    """Log the configuration with which each core begins."""
     plan = engine.plan
     for core in engine.cores or [engine.main]:
         if engine.serves:
@@ -113,6 +116,7 @@ def _speculation(engine: Engine) -> str:
 
 
 def init_process_group(engine: Engine) -> None:
+    """Log each rank's place in the process group."""
     plan = engine.plan
     address = plan.master_addr if plan.nnodes > 1 else "127.0.0.1"
     for worker in engine.workers.ranks():
@@ -126,12 +130,14 @@ def init_process_group(engine: Engine) -> None:
 
 
 def nccl_version(engine: Engine) -> None:
+    """Log the version of NCCL, once."""
     version = str(engine.config.get("nccl") or "2.28.9").split("+")[0]
     for voice in engine.rank_voices(named=False)[:1]:
         voice.info("pynccl.py:111", f"vLLM is using nccl=={version}")
 
 
 def groups_exist(engine: Engine) -> None:
+    """Log each rank's groups and its place in them."""
     plan = engine.plan
     for worker in engine.workers.ranks():
         rank = worker.rank
@@ -154,6 +160,7 @@ def groups_exist(engine: Engine) -> None:
 
 
 def load_begins(engine: Engine) -> None:
+    """Log on every rank that loading begins."""
     for voice in engine.rank_voices():
         voice.info("gpu_model_runner.py:5172", f"Starting to load model {engine.plan.model}...")
 
@@ -188,6 +195,7 @@ def _clock(seconds: float) -> str:
 
 
 def load_ends(engine: Engine, seconds: list[float]) -> None:
+    """Log how long each rank loaded (seconds) and what its weights take (GiB)."""
     for index, (worker, spent) in enumerate(zip(engine.workers.ranks(), seconds, strict=True)):
         assert worker.rank is not None
         voice = engine.voice(worker)
@@ -207,6 +215,7 @@ def _first(engine: Engine) -> Voice:
 
 
 def compile_begins(engine: Engine, cache: str, dynamo_s: float) -> None:
+    """Log the cache of the compiler and the time of the bytecode transform (seconds)."""
     voice = _first(engine)
     name = hexes(10, engine.files.slug, engine.files.revision, engine.plan.version)
     voice.info(
@@ -218,6 +227,7 @@ def compile_begins(engine: Engine, cache: str, dynamo_s: float) -> None:
 
 
 def compile_ends(engine: Engine, seconds: float) -> None:
+    """Log how long compiling took, in seconds."""
     voice = _first(engine)
     voice.info(
         "backends.py:393",
@@ -229,10 +239,12 @@ def compile_ends(engine: Engine, seconds: float) -> None:
 
 
 def profile_ends(engine: Engine, seconds: float) -> None:
+    """Log how long the profiling run took, in seconds."""
     _first(engine).info("monitor.py:81", f"Initial profiling/warmup run took {seconds * 0.8:.2f} s")
 
 
 def available_kv(engine: Engine) -> None:
+    """Log what each rank has left for the KV cache, in GiB."""
     for worker in engine.workers.ranks():
         assert worker.rank is not None
         need = memory.rank_memory(
@@ -275,6 +287,7 @@ def kv_refusal(engine: Engine, kv: KvPlan) -> str:
 
 
 def kv_size(engine: Engine, kv: KvPlan) -> None:
+    """Log the size of the KV cache in tokens and how many longest requests fit."""
     length = engine.plan.max_len(engine.shape)
     size = f"GPU KV cache size: {kv.tokens:,} tokens"
     times = f"Maximum concurrency for {length:,} tokens per request: {kv.concurrency:.2f}x"
@@ -287,6 +300,7 @@ def kv_size(engine: Engine, kv: KvPlan) -> None:
 
 
 def capture_progress(engine: Engine, percent: int, spent_s: float) -> None:
+    """Log one step of the progress bars of graph capture; percent done, seconds spent."""
     sizes = 67
     done = sizes * percent // 100
     speed = f"{done / spent_s:.2f}it/s" if done and spent_s > 0 else "?it/s"
@@ -298,6 +312,7 @@ def capture_progress(engine: Engine, percent: int, spent_s: float) -> None:
 
 
 def capture_ends(engine: Engine, seconds: float) -> None:
+    """Log the full bars, and what capturing took in seconds and GiB."""
     capture_progress(engine, 100, seconds)
     graphs = memory.rank_memory(engine.shape, engine.plan, 0, engine.files.nominal_gib).graphs
     _first(engine).info(
@@ -307,6 +322,7 @@ def capture_ends(engine: Engine, seconds: float) -> None:
 
 
 def warm_up_ends(engine: Engine) -> None:
+    """Log the balance of each rank's memory, in GiB."""
     wanted = engine.plan.memory_utilization
     for worker in engine.workers.ranks():
         assert worker.rank is not None
@@ -325,6 +341,7 @@ def warm_up_ends(engine: Engine) -> None:
 
 
 def init_took(engine: Engine, seconds: float, compile_s: float) -> None:
+    """Log how long the cores took from profile to warm-up, in seconds."""
     for core in engine.cores:
         core.info(
             "core.py:340",
@@ -334,6 +351,7 @@ def init_took(engine: Engine, seconds: float, compile_s: float) -> None:
 
 
 def api_begins(engine: Engine) -> None:
+    """Log the address and the routes of the server that comes up."""
     plan = engine.plan
     for front in engine.fronts:
         front.info("api_server.py:673", "Supported tasks: ['generate']")
@@ -344,6 +362,7 @@ def api_begins(engine: Engine) -> None:
 
 
 def api_ready(engine: Engine) -> None:
+    """Log the three lines after which the server answers."""
     for front in engine.fronts:
         engine.log.err(
             f"\x1b[32mINFO\x1b[0m:     Started server process [\x1b[36m{front.pid}\x1b[0m]"

@@ -32,6 +32,7 @@ def shm_notice(seconds: float) -> str:
 
 
 def uvicorn_info(log: Log, text: str) -> None:
+    """Log a line as the web server does, with its colour."""
     log.err(GREEN_INFO + text)
 
 

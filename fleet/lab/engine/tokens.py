@@ -18,6 +18,7 @@ def split(text: str) -> list[str]:
 
 
 def count(text: str) -> int:
+    """Count the tokens of a text."""
     return sum(1 for _ in _PIECE.finditer(text))
 
 
