@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fleet.execution.faults import scaled
+from fleet.execution.message import say
 from fleet.execution.models import Host
-from fleet.execution.remote import Connection, connect
+from fleet.execution.remote import LOGIN_FLOOR_S, Connection, check_host_key
 from fleet.execution.remote_errors import HostKeyError, RemoteError
 from fleet.execution.watch_follow import Follower, Work
 from fleet.execution.watch_link import NodeLink, dial
@@ -27,7 +28,13 @@ logger = logging.getLogger(__name__)
 SCAN_EVERY_S = 60.0
 _ANSWER_S = 10.0
 _CONNECT_S = 30.0
+_GOLDEN_RATIO = 0.6180339887
 _DIAL_FLOOR_S = 2.0  # a loaded machine takes this long, however fast a test's clock
+
+
+def scan_share(host_id: int) -> float:
+    """Return the part of the scan's period after which a node is scanned first: rising ids spread evenly."""
+    return host_id * _GOLDEN_RATIO % 1
 
 
 class NodeWatch(threading.Thread):
@@ -83,23 +90,26 @@ class NodeWatch(threading.Thread):
                 self._failed(error)
             except Exception as error:
                 logger.exception("the watch of %s failed in one round", self.host.name)
-                self.silence_why = f"{type(error).__name__}: {error}"
+                found = f"{type(error).__name__}: {error}"[:300]
+                self.silence_why = say(
+                    "a fault of the console, not of the node: %(found)s", found=found
+                )
             self._tend()
             self._wake.wait(max(0.05, scaled(PERIOD_S) - (time.monotonic() - begun)))
             self._wake.clear()
 
     def _round(self) -> None:
         connection, is_new = self._open()
+        # a round early rather than a round late
+        is_due = time.monotonic() + scaled(PERIOD_S) > self._scan_at
         if is_new:
             self._answered()
             self._dialled_at = self._answered_at
             self.silence_why = ""
         else:
-            self._dial()
-        if is_new or time.monotonic() >= self._scan_at:
-            if not is_new:
-                self._look_at_key()
-            self._scan(connection)
+            self._dial(with_key=is_due)
+        if is_new or is_due:
+            self._scan(connection, is_first=is_new)
         work = [one for one in self._work if one.is_open]
         self.report({one.subject_id: self._status(connection, one.name) for one in work})
         # Nothing to ask about: the banner and the keepalive of the open connection are answer enough, and
@@ -114,20 +124,23 @@ class NodeWatch(threading.Thread):
             connection, is_new = self.link.open(_CONNECT_S)
         return connection, is_new
 
-    def _dial(self) -> None:
-        """Hands dial anew for every job: a node that takes no new connection is no use to them."""
+    def _dial(self, *, with_key: bool) -> None:
+        """Hands dial anew for every job: a node that takes no new connection is no use to them.
+
+        Once a scan with a key exchange: a host key that changed is noticed though our connection is open.
+        """
         try:
-            dial(self.host, max(_DIAL_FLOOR_S, scaled(_ANSWER_S)))
+            if with_key:
+                check_host_key(self.host, deadline=max(LOGIN_FLOOR_S, scaled(_ANSWER_S)))
+            else:
+                dial(self.host, max(_DIAL_FLOOR_S, scaled(_ANSWER_S)))
+        except HostKeyError:
+            raise  # nothing more is asked of this node, nor read from it
         except RemoteError as error:
-            self.silence_why = str(error)
+            self.silence_why = error.sentence
         else:
             self._dialled_at = self.shift.awake.now()
             self.silence_why = ""
-
-    def _look_at_key(self) -> None:
-        """Log in anew and out again: an open connection does not tell that the node got another host key."""
-        if not self.silence_why:
-            connect(self.host, deadline=_CONNECT_S).close()
 
     def _status(self, connection: Connection, name: str) -> dict[str, Any]:
         status, body = connection.shim("status", name, 0, [], deadline=_ANSWER_S)
@@ -135,11 +148,15 @@ class NodeWatch(threading.Thread):
         self._answered()
         return status
 
-    def _scan(self, connection: Connection) -> None:
-        """Compare what lives on the node with the rows (adoption), and see whether it was started again."""
+    def _scan(self, connection: Connection, *, is_first: bool) -> None:
+        """Compare what lives on the node with the rows (adoption), and see whether it was started again.
+
+        Nodes that were connected to at once share the minute: each waits its own part of it at first.
+        """
         self.shift.adopt(self.host, connection)
         self._answered()
-        self._scan_at = time.monotonic() + scaled(SCAN_EVERY_S)
+        share = scan_share(self.host.pk) if is_first else 1.0
+        self._scan_at = time.monotonic() + scaled(SCAN_EVERY_S) * share
 
     def report(self, statuses: Mapping[int, dict[str, Any]]) -> None:
         """Hand the shim's answers to the ledger."""
@@ -151,7 +168,7 @@ class NodeWatch(threading.Thread):
         self._has_news = True
 
     def _failed(self, error: RemoteError) -> None:
-        self.silence_why = str(error)
+        self.silence_why = error.sentence
         self.link.drop()
         if isinstance(error, HostKeyError):
             self.shift.record_key(self.host, error)

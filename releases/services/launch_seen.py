@@ -64,7 +64,8 @@ def _position(launch: Launch, place: LaunchPosition, preflight, evidence) -> rul
         evidence=_evidence(place, evidence.get(place.position, [])),
         stop=_stop_state(place),
         stop_explanation=place.stop.explanation if place.stop else "",
-        is_reachable=host.reach != Host.Reach.UNREACHABLE,
+        # Of a node whose host key changed nothing is read any more, whatever was known of it before.
+        is_reachable=host.reach != Host.Reach.UNREACHABLE and host.key_state == Host.Key.PINNED,
         boot_changed=bool(
             subject and subject.boot_id and host.boot_id and subject.boot_id != host.boot_id
         ),

@@ -1,5 +1,6 @@
 import pytest
 
+from fleet.execution.watch_node import scan_share
 from fleet.execution.watch_notes import Gathered, started_again
 
 
@@ -52,3 +53,9 @@ def test_the_end_of_the_watch_tells_what_is_left(clock):
 )  # fmt: skip
 def test_the_line_names_a_few_and_counts_the_rest(count, line):
     assert started_again([f"h100-{number:03d}" for number in range(1, count + 1)]) == line
+
+
+def test_the_scans_of_a_fleet_spread_over_the_minute():
+    shares = sorted(scan_share(host_id) for host_id in range(1, 49))
+    gaps = [after - before for before, after in zip([0.0, *shares], [*shares, 1.0], strict=True)]
+    assert max(gaps) < 3 / 48
