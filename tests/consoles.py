@@ -25,6 +25,8 @@ class RunningConsole:
     hands: list[Child] = field(default_factory=list)
     watches: list[Child] = field(default_factory=list)
     conductors: list[Child] = field(default_factory=list)
+    beats: list[Child] = field(default_factory=list)
+    webs: list[Child] = field(default_factory=list)
 
     def start_hand(self, **env: str) -> Child:
         self.hands.append(self._start("hands", **env))
@@ -34,15 +36,32 @@ class RunningConsole:
         self.watches.append(self._start("watch", **env))
         return self.watches[-1]
 
-    def start_conductor(self, **env: str) -> Child:
-        """A Celery worker with beat inside; from now on the test only looks."""
-        schedule = Path(self.lab.directory) / f"beat-{len(self.conductors)}"
+    def start_conductor(self, *, with_beat: bool = True, **env: str) -> Child:
+        """A Celery worker, with beat inside or beside it; from now on the test only looks."""
         words = ["worker", "--pool=prefork", "-c", "1", "--without-gossip", "--without-mingle"]
-        words += ["--beat", "--schedule", str(schedule)]
-        argv = [sys.executable, "-W", "ignore", "-m", "celery", "--quiet", "-A", "console.celery"]
-        argv += words
-        self.conductors.append(self._run(argv, **env))
+        words += ["--beat", *self._schedule()] if with_beat else []
+        self.conductors.append(self._celery(*words, **env))
         return self.conductors[-1]
+
+    def start_beat(self) -> Child:
+        """The beat as a process of its own, for conductors that have none."""
+        words = ["beat", "--max-interval", "1", "--pidfile=", *self._schedule()]
+        self.beats.append(self._celery(*words))
+        return self.beats[-1]
+
+    def start_web(self, port: int, **env: str) -> Child:
+        argv = [sys.executable, "-m", "uvicorn", "console.asgi:application", "--host", "127.0.0.1"]
+        argv += ["--port", str(port), "--log-level", "warning"]
+        self.webs.append(self._run(argv, PORT=str(port), **env))
+        return self.webs[-1]
+
+    def _celery(self, *words: str, **env: str) -> Child:
+        argv = [sys.executable, "-W", "ignore", "-m", "celery", "--quiet", "-A", "console.celery"]
+        return self._run([*argv, *words], **env)
+
+    def _schedule(self) -> list[str]:
+        number = len(self.conductors) + len(self.beats)
+        return ["--schedule", str(Path(self.lab.directory) / f"beat-{number}")]
 
     def _start(self, command: str, **env: str) -> Child:
         return self._run(["manage.py", command], **env)
@@ -81,7 +100,7 @@ class RunningConsole:
             *(f"{s.state} {s}: {s.explanation}" for s in Subject.objects.all()),
             *(
                 f"--- {child.args}\n{child.log[-2000:]}"
-                for child in (*self.hands, *self.watches, *self.conductors)
+                for child in (*self.hands, *self.watches, *self.conductors, *self.beats, *self.webs)
             ),
         ]
         return "\n".join(rows)

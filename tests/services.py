@@ -8,8 +8,12 @@ import contextlib
 import os
 import secrets
 import shutil
+import signal
 import subprocess
 import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from console.embedded import leftovers, places, ports, postgres, redis
@@ -18,6 +22,43 @@ from console.embedded.child import child_argv
 MARK = "FLOTILLA_TESTS"
 _READY_WITHIN_S = 120.0
 _PREFIX = "flotilla-test-"
+
+
+@dataclass
+class Server:
+    """One of the servers: how it is started, and its process while it runs."""
+
+    argv: list[str]
+    stop_signal: int
+    find_problem: Callable[[], str]
+    user: str = ""
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self, log_path: Path) -> None:
+        with log_path.open("ab") as log:
+            self.process = subprocess.Popen(
+                child_argv(self.argv, death_signal=self.stop_signal, user=self.user),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                start_new_session=True,
+            )
+
+    def stop(self) -> None:
+        if self.process is None:
+            return
+        if self.process.poll() is None:
+            self.process.send_signal(self.stop_signal)
+        try:
+            self.process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def kill(self) -> None:
+        assert self.process is not None, "expected a server that was started"
+        self.process.kill()
+        self.process.wait()
 
 
 class TestServices:
@@ -32,7 +73,7 @@ class TestServices:
             *(ports.reserve_port() for _ in range(2)), strict=True
         )
         self.password = secrets.token_urlsafe(16)
-        self._processes: list[tuple[subprocess.Popen[bytes], int]] = []
+        self._servers: dict[str, Server] = {}
         self._log = self.directory / "servers.log"
 
     @property
@@ -52,7 +93,7 @@ class TestServices:
 
     def start(self) -> None:
         """Start both servers and wait for their answers."""
-        if self._processes:
+        if self._servers:
             return
         database = postgres.prepare(
             places.server_home(self.directory, "postgres", for_nobody=True),
@@ -66,37 +107,48 @@ class TestServices:
             self.password,
             is_throwaway=True,
         )
-        self._launch(database.argv(), stop_signal=2, user=database.user)
-        self._launch(cache.argv(), stop_signal=15)
+        self._servers = {
+            "postgres": Server(
+                database.argv(),
+                stop_signal=signal.SIGINT,
+                find_problem=lambda: postgres.find_problem(database.url_of("postgres")),
+                user=database.user,
+            ),
+            "valkey": Server(
+                cache.argv(),
+                stop_signal=signal.SIGTERM,
+                find_problem=lambda: redis.find_problem(cache.url),
+            ),
+        }
+        for server in self._servers.values():
+            server.start(self._log)
         postgres.wait_until_it_answers(database.url_of("postgres"), timeout_s=_READY_WITHIN_S)
         redis.wait_until_it_answers(cache.url, timeout_s=_READY_WITHIN_S)
         postgres.create_database(database.url_of("postgres"), "console")
         for holder in self._held:
             holder.close()
 
-    def _launch(self, argv: list[str], *, stop_signal: int, user: str = "") -> None:
-        with self._log.open("ab") as log:
-            process = subprocess.Popen(
-                child_argv(argv, death_signal=stop_signal, user=user),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd="/",
-                start_new_session=True,
-            )
-        self._processes.append((process, stop_signal))
+    def kill(self, name: str) -> None:
+        """Kill -9 the server: of Postgres the postmaster, whose backends see it and end."""
+        self._servers[name].kill()
+
+    def start_again(self, name: str) -> None:
+        """Start a killed server on what it left: Postgres on its data, Valkey empty."""
+        server = self._servers[name]
+        deadline = time.monotonic() + _READY_WITHIN_S
+        while problem := server.find_problem():
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{name} was expected to answer again, found: {problem}")
+            # It refuses to start while a backend of the killed one lives.
+            if server.process is None or server.process.poll() is not None:
+                server.start(self._log)
+            time.sleep(0.1)
 
     def stop(self) -> list[str]:
         """Stop the servers; return who of this run was still alive, after ending them too."""
-        for process, stop_signal in reversed(self._processes):
-            if process.poll() is None:
-                process.send_signal(stop_signal)
-            try:
-                process.wait(timeout=10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        self._processes.clear()
+        for server in reversed(self._servers.values()):
+            server.stop()
+        self._servers.clear()
         left = [ports.describe_process(pid) for pid in leftovers.find_marked([self.mark])]
         leftovers.end_marked([self.mark], patience_s=2.0)
         return left

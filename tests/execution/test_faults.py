@@ -229,11 +229,15 @@ class TestNodeDoesNotAnswer:
 
 
 class TestManyAtOnce:
-    def test_two_hands_start_24_subjects_that_last_a_minute(self, make_sshd, hand, extra_hand):
-        sshds = [make_sshd() for _ in range(6)]
+    @pytest.mark.parametrize("nodes", [6, pytest.param(24, marks=pytest.mark.long)])
+    def test_two_hands_start_24_subjects_that_last_a_minute(
+        self, make_sshd, hand, extra_hand, nodes
+    ):
+        sshds = [make_sshd() for _ in range(nodes)]
         extra_hand()
+        each = 24 // nodes
         hosts = [sshd.host() for sshd in sshds]
-        names = [(host, f"s{n}-{k}") for n, host in enumerate(hosts) for k in range(4)]
+        names = [(host, f"s{n}-{k}") for n, host in enumerate(hosts) for k in range(each)]
         with transaction.atomic():  # one job; a real wave is committed at once too
             commands = [order_start(host, [*COUNTED, name], name) for host, name in names]
         commands = settle(*commands)
@@ -241,12 +245,10 @@ class TestManyAtOnce:
         # All live together, though none has ended: nothing waits in a hand.
         assert Subject.objects.filter(state=states.SUBJECT_LIVE).count() == 24
         for number, sshd in enumerate(sshds):
-            wait_until(lambda sshd=sshd: len(starts(sshd)) == 4, what="four starts")
-            assert sorted(starts(sshd)) == [f"s{number}-{k}" for k in range(4)]
-            assert (
-                sum(sshd.node.status(f"s{number}-{k}")["answer"] == "RUNNING" for k in range(4))
-                == 4
-            )
+            mine = [f"s{number}-{k}" for k in range(each)]
+            wait_until(lambda sshd=sshd: len(starts(sshd)) == each, what=f"{each} starts")
+            assert sorted(starts(sshd)) == mine
+            assert {sshd.node.status(name)["answer"] for name in mine} == {"RUNNING"}
 
 
 class TestStopOutranks:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from console.embedded import leftovers
-from fleet.lab.procs import descendants
+from fleet.lab.procs import descendants, stat_fields
 from tests.children import end_child, start_child
 from tests.waiting import wait_until
 
@@ -175,13 +175,46 @@ def assert_few_connections(up: Up) -> None:
     assert int(up.shell(count).split()[-1]) < 25
 
 
-def assert_a_death_ends_all(up: Up) -> None:
+def assert_a_death_ends_all(up: Up, name: str = "watch", command: str = "flotilla: watch") -> None:
     marks = up.marks()
-    watch = [p for p in leftovers.find_marked(marks) if command_of(p).startswith("flotilla: watch")]
-    os.kill(watch[0], signal.SIGKILL)
+    part = next(p for p in children_of(up.child.pid) if command in command_of(p))
+    os.kill(part, signal.SIGKILL)
     assert up.child.wait(timeout=STOP_WITHIN_S + 5) == 128 + signal.SIGKILL
-    assert "watch ended with exit code 137" in up.child.log
+    assert f"{name} ended with exit code 137" in up.child.log
     assert leftovers.find_marked(marks) == []
+
+
+def children_of(parent: int) -> list[int]:
+    return [pid for pid in descendants(parent) if (stat_fields(pid) or "??")[1] == str(parent)]
+
+
+PARTS = {
+    "web": "flotilla: web",
+    "conductor": "flotilla: conductor",
+    "beat": "flotilla: beat",
+    "hand-1": "flotilla: hand-1",
+    "watch": "flotilla: watch",
+    "postgres": "bin/postgres",
+    "valkey": "valkey-server",
+    "lab": "embedded.run_lab",
+}
+
+
+@pytest.mark.long
+@pytest.mark.faults
+def test_the_death_of_any_part_ends_all_and_the_next_start_goes_on(up):
+    up.env["LAB_LAUNCH"] = "glm52"
+    count = "from releases.models import Launch as L; print(*(L.objects.filter(state=s).count() for s in {}))"
+    for number, (name, command) in enumerate(PARTS.items()):
+        up.stdout.unlink(missing_ok=True)
+        up.start()
+        told = [str(number), "1"]  # the unit of each earlier run is over, a new one is there
+        wait_until(
+            lambda told=told: up.shell(count.format(["failed", "ready"])).split()[-2:] == told,
+            timeout_s=READY_WITHIN_S,
+            what=f"the unit to be ready before the death of {name}",
+        )
+        assert_a_death_ends_all(up, name, command)
 
 
 def test_a_killed_supervisor_leaves_nothing(up):
