@@ -10,11 +10,13 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 
+from fleet.execution.message import SentenceError, say
+
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
-class AddressRefused(ValueError):
+class AddressRefused(SentenceError, ValueError):
     """The address is not one that a node may have."""
 
 
@@ -24,35 +26,44 @@ def check_node_address(text: str, port: int) -> str:
         address = ipaddress.ip_address(text)
     except ValueError:
         raise AddressRefused(
-            f"{text!r} is not an IP address in full form; a node's name is resolved once, at import"
+            say(
+                "%(text)s is not an IP address in full form; a node's name is resolved once, at import",
+                text=repr(text),
+            )
         ) from None
     if not 1 <= port <= 65535:
-        raise AddressRefused(f"port {port}: expected 1 to 65535")
+        raise AddressRefused(say("port %(port)s: expected 1 to 65535", port=port))
     if reason := _never(address):
-        raise AddressRefused(f"{address} is {reason}, which no node is")
+        why = say("%(address)s is %(what)s, which no node is", address=address, what=reason)
+        raise AddressRefused(why)
     if not any(_covers(network, address) for network in _allowed()):
         raise AddressRefused(
-            f"{address} lies in none of NODE_CIDRS ({', '.join(settings.NODE_CIDRS) or 'empty'})"
+            say(
+                "%(address)s lies in none of NODE_CIDRS (%(allowed)s)",
+                address=address,
+                allowed=", ".join(settings.NODE_CIDRS) or say("empty"),
+            )
         )
     if (str(address), port) in _own_listeners() or (_is_any(port) and address.is_loopback):
-        raise AddressRefused(f"{address} port {port} is one of the console's own listeners")
+        at = say("%(address)s port %(port)s", address=address, port=port)
+        raise AddressRefused(say("%(at)s is one of the console's own listeners", at=at))
     return str(address)
 
 
 def _never(address: Address) -> str:
     if isinstance(address, ipaddress.IPv6Address):
         if address.scope_id:
-            return "an address with a zone"
+            return say("an address with a zone")
         if address.ipv4_mapped or address.sixtofour or address.teredo or address in _NAT64:
-            return "an IPv4 address in disguise"
+            return say("an IPv4 address in disguise")
     if address.is_unspecified:
-        return "the unspecified address"
+        return say("the unspecified address")
     if address.is_link_local:
-        return "a link-local address"
+        return say("a link-local address")
     if address.is_multicast:
-        return "a multicast address"
+        return say("a multicast address")
     if str(address) == "255.255.255.255":
-        return "the broadcast address"
+        return say("the broadcast address")
     return ""
 
 

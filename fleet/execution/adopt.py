@@ -16,6 +16,7 @@ from django.db.models.functions import Now
 from fleet.execution import moves, signals, states
 from fleet.execution.dispatch import command_dispatch
 from fleet.execution.faults import scaled
+from fleet.execution.message import foreign, say
 from fleet.execution.models import Command, Host, Orphan, Subject
 from fleet.execution.results import subject_seen
 from fleet.execution.storable import storable_text
@@ -71,21 +72,33 @@ def _subjects(host: Host, names: set[str]) -> dict[str, Subject]:
 def _adopt(subject: Subject | None, row: dict[str, Any], last_fence: int) -> Stray | None:
     is_living = row.get("answer") == "RUNNING"
     if subject is None:
-        return _stray(row, "no row of this console knows it") if is_living else None
+        return _stray(row, say("no row of this console knows it")) if is_living else None
     try:
         seen = seen_in(row)
     except AnswerLies as error:
-        return _stray(row, f"what the node says of it cannot be believed: {error}")
+        why = say("what the node says of it cannot be believed: %(why)s", why=error.sentence)
+        return _stray(row, why)
     if seen.fence > last_fence:
-        return _stray(row, f"it shows fence {seen.fence}, but the last one given is {last_fence}")
-    if seen.fence < subject.fence or (seen.epoch < subject.epoch and is_living):
-        return (
-            _stray(row, f"it is of an older claim (fence {seen.fence}, known {subject.fence})")
-            if is_living
-            else None
+        why = say(
+            "it shows fence %(found)s, but the last one given is %(last)s",
+            found=seen.fence,
+            last=last_fence,
         )
+        return _stray(row, why)
+    if seen.fence < subject.fence or (seen.epoch < subject.epoch and is_living):
+        why = say(
+            "it is of an older claim (fence %(found)s, known %(known)s)",
+            found=seen.fence,
+            known=subject.fence,
+        )
+        return _stray(row, why) if is_living else None
     if is_living and subject.has_ended and seen.epoch <= subject.epoch:
-        _stop(subject, f"it runs on {subject.host.name} though it ended as {subject.state}")
+        why = say(
+            "it runs on %(node)s though it ended as %(state)s; it is being stopped",
+            node=subject.host.name,
+            state=subject.state,
+        )
+        _stop(subject, why)
     else:
         _believe(subject, seen)
     return None
@@ -103,13 +116,17 @@ def _adopt_box(subject: Subject | None, box: dict[str, Any]) -> Stray | None:
         return None
     if subject is None:
         labels = _labels_of(box)
-        why = f"container {_text(box.get('Names'))} lives, and no row knows its subject"
+        why = say(
+            "container %(name)s lives, and no row knows its subject", name=_text(box.get("Names"))
+        )
         return Stray(Orphan.Kind.CONTAINER, _text(box.get("ID"))[:120], why, labels)
     if subject.has_ended:
-        _stop(
-            subject,
-            f"its container {_text(box.get('Names'))} lives though it ended as {subject.state}",
+        why = say(
+            "its container %(name)s lives though it ended as %(state)s; it is being stopped",
+            name=_text(box.get("Names")),
+            state=subject.state,
         )
+        _stop(subject, why)
     return None
 
 
@@ -120,7 +137,7 @@ def _stop(subject: Subject, why: str) -> None:
         return  # it may have ended while the node was listing; the next scan knows
     if stops.exclude(state__in=sorted(states.TERMINAL)).exists():
         return
-    Subject.objects.filter(pk=subject.pk).update(explanation=f"{why}; it is being stopped")
+    Subject.objects.filter(pk=subject.pk).update(explanation=why)
     command_dispatch(
         purpose=f"adopt:stop/{subject.name}#{stops.count() + 1}",
         host=subject.host,
@@ -147,7 +164,7 @@ def _miss(host: Host, listed: set[str]) -> None:
         started_at__lt=_settled_before(),
     ).exclude(name__in=listed)
     for subject in missing:
-        why = f"{host.name} has no record of it any more; was its home emptied?"
+        why = say("%(node)s has no record of it any more; was its home emptied?", node=host.name)
         if Subject.objects.filter(pk=subject.pk, state=states.SUBJECT_LIVE).update(
             state=states.SUBJECT_UNKNOWN, explanation=why
         ):
@@ -204,7 +221,7 @@ def _subject_of(box: dict[str, Any]) -> str:
 
 
 def _text(value: Any) -> str:
-    return storable_text(str(value), TEXT_CAP)
+    return foreign(storable_text(str(value), TEXT_CAP))
 
 
 def _tell_subject(subject_id: int) -> None:

@@ -18,6 +18,7 @@ from django.db import DatabaseError, InterfaceError, OperationalError, connectio
 from fleet.execution import moves, states
 from fleet.execution.faults import fault_point, scaled
 from fleet.execution.links import Links
+from fleet.execution.message import say
 from fleet.execution.models import Command
 from fleet.execution.remote import Connection, RemoteError, Unreachable
 from fleet.execution.results import Result, result_of_error, result_of_outcome, results_store
@@ -274,22 +275,24 @@ def _cancelled(task: Task) -> Result:
             task.command.pk,
             task.claimed.fence,
             states.CANCELLED,
-            "cancelled; nothing on the node was changed by it",
+            say("cancelled; nothing on the node was changed by it"),
         ),
         task.command,
     )
 
 
 def _too_late(task: Task) -> Result:
-    why = f"not begun within its {task.command.deadline_s:g} s; nothing was sent to the node"
-    if task.command.explanation:
-        why = f"{why}. Before: {task.command.explanation}"
+    within = f"{task.command.deadline_s:g}"
+    why = say("not begun within its %(seconds)s s; nothing was sent to the node", seconds=within)
+    if before := task.command.explanation:
+        why = say("%(why)s. Before: %(before)s", why=why, before=before)
     settlement = moves.Settlement(task.command.pk, task.claimed.fence, states.FAILED, why)
     return Result(settlement, task.command)
 
 
 def _broken(task: Task, error: Exception) -> Result:
     state = states.UNKNOWN if task.is_sent else states.FAILED
-    why = f"a fault of the console, not of the node: {type(error).__name__}: {error}"
+    found = f"{type(error).__name__}: {error}"[:500]
+    why = say("a fault of the console, not of the node: %(found)s", found=found)
     settlement = moves.Settlement(task.command.pk, task.claimed.fence, state, why, due_in_s=300.0)
     return Result(settlement, task.command)

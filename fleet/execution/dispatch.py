@@ -20,6 +20,7 @@ from redis.exceptions import RedisError
 
 from fleet.execution import moves, states
 from fleet.execution.faults import fault_point
+from fleet.execution.message import said_within, say
 from fleet.execution.models import Command, Host, LogStream, Subject
 from fleet.execution.verbs import check_order
 
@@ -163,7 +164,9 @@ def command_cancel(*, command: Command) -> Command:
         return row  # what was asked to go is not asked to stay
     if row.state == states.QUEUED and (row.sent_at is None or row.effect == "probe"):
         moves.command_move(
-            mine, states.CANCELLED, explanation="cancelled before anything was sent to the node"
+            mine,
+            states.CANCELLED,
+            explanation=say("cancelled before anything was sent to the node"),
         )
     else:
         mine.update(cancel_requested_at=Coalesce(F("cancel_requested_at"), Now()))
@@ -188,18 +191,27 @@ def sweep() -> int:
 
 
 def _give_up(command: Command) -> list[int]:
-    tries = f"{command.attempt} attempts" if command.attempt else "no worker took it"
-    why = f"given up after its {command.deadline_s:g} s ({tries}); nothing was started on the node"
+    tries = say("no worker took it")
+    if command.attempt:
+        tries = say("%(n)s attempts", n=command.attempt)
+    why = say(
+        "given up after its %(seconds)s s (%(tries)s); nothing was started on the node",
+        seconds=f"{command.deadline_s:g}",
+        tries=tries,
+    )
     if command.explanation:
-        why = f"{why}. Last: {command.explanation}"
+        why = say("%(why)s. Last: %(last)s", why=why, last=command.explanation)
     rows = Command.objects.filter(pk=command.pk, sent_at=None)
-    return moves.command_move(rows, states.FAILED, explanation=why[: moves.EXPLANATION_CAP])
+    explanation = said_within(why, moves.EXPLANATION_CAP)
+    return moves.command_move(rows, states.FAILED, explanation=explanation)
 
 
 def _forget_unsent_starts(subject_ids: Sequence[int]) -> None:
     starts = Command.objects.filter(subject__in=subject_ids, verb="start", sent_at=None)
     moves.command_move(
-        starts.filter(state=states.QUEUED), states.CANCELLED, explanation="a stop came before it"
+        starts.filter(state=states.QUEUED),
+        states.CANCELLED,
+        explanation=say("a stop came before it"),
     )
 
 

@@ -17,6 +17,7 @@ from django.db.models.functions import Now
 
 from fleet.execution import states
 from fleet.execution.faults import scaled
+from fleet.execution.message import said_within, say
 from fleet.execution.models import Command
 from fleet.execution.signals import command_settled
 from fleet.execution.storable import storable_json, storable_text
@@ -24,7 +25,7 @@ from fleet.execution.storable import storable_json, storable_text
 LEASE_S = 30.0
 QUEUED_STALE_S = 15.0
 BATCH = 64
-EXPLANATION_CAP = 2000
+EXPLANATION_CAP = 4000
 
 _MOVES = [f"{before}>{after}" for before, to in states.COMMAND_MOVES.items() for after in to]
 _TOLD = sorted(states.TERMINAL | {states.UNKNOWN})
@@ -155,7 +156,7 @@ def commands_settle(settlements: Sequence[Settlement]) -> set[int]:
             "id": one.id,
             "fence": one.fence,
             "state": one.state,
-            "explanation": storable_text(one.explanation, EXPLANATION_CAP),
+            "explanation": said_within(storable_text(one.explanation), EXPLANATION_CAP),
             "answer": storable_json(one.answer),
             "due_in": one.due_in_s,
         }
@@ -190,13 +191,13 @@ def commands_release_expired() -> int:
     unsent = dead.filter(state=states.CLAIMED, sent_at=None)
     harmless = dead.filter(state=states.RUNNING, effect="probe")
     free = {"lease_until": None, "lease_owner": "", "due_at": Now(), "enqueued_at": None}
-    why = "the worker that had it stopped answering; it is taken over"
+    why = say("the worker that had it stopped answering; it is taken over")
     count = sum(
         len(command_move(rows, states.QUEUED, explanation=why, **free))
         for rows in (unsent, harmless)
     )
     unsure = dead.filter(state__in=[states.CLAIMED, states.RUNNING, states.STOPPING])
-    why = "the worker that had it stopped answering after it may have reached the node"
+    why = say("the worker that had it stopped answering after it may have reached the node")
     return count + len(command_move(unsure, states.UNKNOWN, explanation=why, **free))
 
 

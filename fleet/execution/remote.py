@@ -21,6 +21,7 @@ from paramiko.ssh_exception import SSHException
 from fleet.execution import ssh_http, wire
 from fleet.execution.addresses import AddressRefused, check_node_address
 from fleet.execution.faults import fault_point, scaled
+from fleet.execution.message import foreign, say, sentence_in
 from fleet.execution.remote_body import Body
 from fleet.execution.remote_errors import (
     AuthFailed,
@@ -73,8 +74,9 @@ def connect(host: Endpoint, *, deadline: float) -> Connection:
     """Open a connection to a node within `deadline` seconds. Raises RemoteError."""
     if host.key_state == "changed":
         raise HostKeyChanged(
-            f"{host.name}: its host key changed; blocked until a person pins the new key",
+            say("its host key changed; blocked until a person pins the new key"),
             host.offered_key,
+            node=host.name,
         )
     until = time.monotonic() + min(
         deadline, scaled(CONNECT_S) + max(LOGIN_FLOOR_S, scaled(LOGIN_S))
@@ -165,7 +167,7 @@ class Connection:
                 return answer, body
             body.close()
         raise ShimRefused(
-            f"{self.name}: the shim was put there and is not found; is HOME another one?"
+            say("the shim was put there and is not found; is HOME another one?"), node=self.name
         )
 
     def http(
@@ -185,16 +187,16 @@ class Connection:
         try:
             target = check_node_address(address or self.address, port), port
         except AddressRefused as error:
-            raise HttpFailed(f"{self.name}: {error}") from None
+            raise HttpFailed(sentence_in(error), node=self.name) from None
         channel = self._open("direct-tcpip", until, dest_addr=target, src_addr=("127.0.0.1", 0))
         try:
             request = ssh_http.HttpRequest(method, path, dict(headers or {}), body, limit)
             return ssh_http.ask(channel, request, host=f"{target[0]}:{port}", until=until)
         except TimeoutError:
-            why = f"no whole answer in {deadline:.1f} s"
-            raise HttpFailed(f"{self.name}: port {port}: {why}", may_have_run=True) from None
+            why = say("no whole answer in %(seconds)s s", seconds=f"{deadline:.1f}")
+            raise self._http_failed(port, why, may_have_run=True) from None
         except (ssh_http.HttpBroken, OSError, EOFError, SSHException) as error:
-            raise HttpFailed(f"{self.name}: port {port}: {error}", may_have_run=True) from error
+            raise self._http_failed(port, sentence_in(error), may_have_run=True) from error
         finally:
             channel.close()
             self._slots.release()
@@ -224,7 +226,7 @@ class Connection:
 
     def _open(self, kind: str, until: float, **target: Any) -> paramiko.Channel:
         if not self._slots.acquire(timeout=max(0.0, until - time.monotonic())):
-            raise Deadline(f"{self.name}: all {CHANNELS} channels of the connection are busy")
+            raise Deadline(say("all channels of the connection are busy"), node=self.name)
         try:
             return self._open_when_free(kind, until, target)
         except BaseException:
@@ -241,11 +243,11 @@ class Connection:
                     raise self._broken(error, until, may_have_run=False) from error
                 why = getattr(error, "text", "refused")
                 if kind != "session":
-                    port = target["dest_addr"][1]
-                    raise HttpFailed(f"{self.name}: port {port}: {why}") from error
+                    raise self._http_failed(target["dest_addr"][1], why) from error
                 # A place is free only when the remote process has ended, a moment after its channel.
                 if time.monotonic() + _SESSION_WAIT_S >= until:
-                    raise Unreachable(f"{self.name}: no more sessions: {why}") from error
+                    words = say("no more sessions: %(why)s", why=why)
+                    raise Unreachable(words, node=self.name) from error
                 time.sleep(_SESSION_WAIT_S)
 
     def _is_refusal(self, error: Exception) -> bool:
@@ -258,9 +260,14 @@ class Connection:
 
     def _broken(self, error: Exception, until: float, *, may_have_run: bool) -> RemoteError:
         if time.monotonic() >= until:
-            return Deadline(f"{self.name}: no answer in time", may_have_run=may_have_run)
-        what = str(error) or type(error).__name__
-        return Unreachable(f"{self.name}: the connection failed: {what}", may_have_run=may_have_run)
+            why = say("no answer in time")
+            return Deadline(why, node=self.name, may_have_run=may_have_run)
+        why = say("the connection failed: %(why)s", why=sentence_in(error))
+        return Unreachable(why, node=self.name, may_have_run=may_have_run)
+
+    def _http_failed(self, port: int, why: str, *, may_have_run: bool = False) -> HttpFailed:
+        words = say("port %(port)s: %(why)s", port=port, why=why)
+        return HttpFailed(words, node=self.name, may_have_run=may_have_run)
 
     def _arrive(self, until: float, arrivals: int) -> None:
         """Put the shim on the node, unless another thread did so since `arrivals` was read."""
@@ -272,29 +279,35 @@ class Connection:
             body.close()
             self._arrivals += answer["answer"] == "ARRIVED"
         if answer["answer"] != "ARRIVED":
-            why = answer.get("explanation") or "no reason given"
-            raise ShimRefused(f"{self.name}: the shim cannot be put there: {why}")
+            why = foreign(str(answer.get("explanation") or say("no reason given")))
+            words = say("the shim cannot be put there: %(why)s", why=why)
+            raise ShimRefused(words, node=self.name)
 
     def _accept_forced(self, answer: dict[str, Any]) -> None:
         if answer["sha256"] != wire.shim_sha256():
-            raise ShimRefused(
-                f"{self.name}: its forced command is a shim with sha256 {str(answer['sha256'])[:64]!r}, "
-                f"this console needs {wire.shim_sha256()}; install that one"
+            words = say(
+                "its forced command is a shim with sha256 %(found)s, this console needs %(expected)s; "
+                "install that one",
+                found=repr(str(answer["sha256"])[:64]),
+                expected=wire.shim_sha256(),
             )
+            raise ShimRefused(words, node=self.name)
         self._is_forced = True
 
 
 def _handshake(
     name: str, address: str, port: int, until: float, *, pinned: str = ""
 ) -> paramiko.Transport:
+    at = say("%(address)s port %(port)s", address=address, port=port)
     try:
         address = check_node_address(address, port)
         span = min(scaled(CONNECT_S), until - time.monotonic())
         sock = socket.create_connection((address, port), timeout=max(0.1, span))
     except AddressRefused as error:
-        raise Unreachable(f"{name}: {error}") from None
+        raise Unreachable(sentence_in(error), node=name) from None
     except OSError as error:
-        raise Unreachable(f"{name}: cannot connect to {address} port {port}: {error}") from error
+        words = say("cannot connect to %(at)s: %(why)s", at=at, why=sentence_in(error))
+        raise Unreachable(words, node=name) from error
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if hasattr(socket, "TCP_USER_TIMEOUT"):  # keepalive alone does not notice a dead peer
         sock.setsockopt(
@@ -310,10 +323,8 @@ def _handshake(
         transport.get_remote_server_key()  # start_client returns quietly when its time is over
     except (SSHException, OSError, EOFError) as error:
         transport.close()
-        why = str(error) or type(error).__name__
-        raise Unreachable(
-            f"{name}: {address} port {port} does not speak SSH in time: {why}"
-        ) from error
+        words = say("%(at)s does not speak SSH in time: %(why)s", at=at, why=sentence_in(error))
+        raise Unreachable(words, node=name) from error
     return transport
 
 
@@ -334,13 +345,11 @@ def _key_text(transport: paramiko.Transport) -> str:
 def _check_host_key(host: Endpoint, transport: paramiko.Transport) -> None:
     offered = _key_text(transport)
     if not host.host_key:
-        raise HostKeyUnset(
-            f"{host.name}: no host key is pinned; a person has to accept it", offered
-        )
+        why = say("no host key is pinned; a person has to accept it")
+        raise HostKeyUnset(why, offered, node=host.name)
     if offered.split() != host.host_key.split()[:2]:
-        raise HostKeyChanged(
-            f"{host.name}: its host key is not the pinned one; nothing was sent", offered
-        )
+        why = say("its host key is not the pinned one; nothing was sent")
+        raise HostKeyChanged(why, offered, node=host.name)
 
 
 def _log_in(host: Endpoint, transport: paramiko.Transport, until: float) -> None:
@@ -350,12 +359,16 @@ def _log_in(host: Endpoint, transport: paramiko.Transport, until: float) -> None
         transport.auth_publickey(host.user, key)
     except paramiko.AuthenticationException as error:
         if time.monotonic() >= until:
-            raise Deadline(f"{host.name}: the login took too long") from error
-        raise AuthFailed(
-            f"{host.name}: user {host.user} does not accept the console's key {key.get_name()}"
-        ) from error
+            raise Deadline(say("the login took too long"), node=host.name) from error
+        words = say(
+            "user %(user)s does not accept the console's key %(key)s",
+            user=host.user,
+            key=key.get_name(),
+        )
+        raise AuthFailed(words, node=host.name) from error
     except (SSHException, OSError, EOFError) as error:
-        raise Unreachable(f"{host.name}: the login broke off: {error}") from error
+        words = say("the login broke off: %(why)s", why=sentence_in(error))
+        raise Unreachable(words, node=host.name) from error
 
 
 def _console_key() -> paramiko.PKey:
@@ -363,7 +376,9 @@ def _console_key() -> paramiko.PKey:
     try:
         return _load_key(path, path.stat().st_mtime_ns)
     except (OSError, SSHException, ValueError, TypeError) as error:
-        raise AuthFailed(f"the console's own key {path} cannot be read: {error}") from error
+        why = sentence_in(error)
+        words = say("the console's own key %(path)s cannot be read: %(why)s", path=path, why=why)
+        raise AuthFailed(words) from error
 
 
 # Once a process: the consistency check of an RSA key takes 112 ms of CPU (measured 2026-11-29).

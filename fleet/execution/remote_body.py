@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from fleet.execution.message import foreign, say
 from fleet.execution.remote_errors import Deadline, ShimRefused, Unreachable
 
 LINE_CAP_BYTES = 64 * 1024
@@ -66,7 +67,12 @@ class Body:
             block = self.read_some()
             if not block:
                 raise ShimRefused(
-                    f"{self._name}: {size} bytes were announced and {size - missing} came",
+                    say(
+                        "%(size)s bytes were announced and %(came)s came",
+                        size=size,
+                        came=size - missing,
+                    ),
+                    node=self._name,
                     may_have_run=True,
                 )
             pieces.append(block[:missing])
@@ -80,7 +86,9 @@ class Body:
         while b"\n" not in text:
             if len(text) > LINE_CAP_BYTES:
                 raise ShimRefused(
-                    f"{self._name}: a line of more than {LINE_CAP_BYTES} bytes", may_have_run=True
+                    say("a line of more than %(n)s bytes", n=LINE_CAP_BYTES),
+                    node=self._name,
+                    may_have_run=True,
                 )
             block = self.read_some()
             if not block:
@@ -99,9 +107,11 @@ class Body:
             noise += len(line) + 1
             if not line and self._is_at_end:
                 break
-        said = (self.stderr or b"nothing").decode("utf-8", "replace").strip()[:300]
+        words = (self.stderr or b"nothing").decode("utf-8", "replace").strip()[:300]
         raise ShimRefused(
-            f"{self._name}: no answer of the shim; stderr said: {said}", may_have_run=True
+            say("no answer of the shim; stderr said: %(words)s", words=foreign(words)),
+            node=self._name,
+            may_have_run=True,
         )
 
     def close(self) -> None:
@@ -127,7 +137,9 @@ class Body:
         if not isinstance(answer, dict) or not isinstance(answer.get("answer"), str):
             shown = line[:200].decode("utf-8", "replace")
             raise ShimRefused(
-                f"{self._name}: not an answer of the shim: {shown}", may_have_run=True
+                say("not an answer of the shim: %(words)s", words=foreign(shown)),
+                node=self._name,
+                may_have_run=True,
             )
         return answer
 
@@ -136,7 +148,9 @@ class Body:
         if self.until is not None and self._total > BODY_CAP_BYTES:
             self.close()
             raise ShimRefused(
-                f"{self._name}: more than {BODY_CAP_BYTES} bytes in one answer", may_have_run=True
+                say("more than %(n)s bytes in one answer", n=BODY_CAP_BYTES),
+                node=self._name,
+                may_have_run=True,
             )
         return block
 
@@ -145,7 +159,8 @@ class Body:
         if self._channel.recv_ready():
             return self._count(self._channel.recv(65536))
         if not self._channel.eof_received and self._release is not None:
-            raise Unreachable(f"{self._name}: the connection broke", may_have_run=True)
+            why = say("the connection broke")
+            raise Unreachable(why, node=self._name, may_have_run=True)
         return b""
 
     def _wait(self) -> None:
@@ -153,7 +168,7 @@ class Body:
             self._arrived.wait()
         elif not self._arrived.wait(max(0.0, self.until - time.monotonic())):
             self.close()
-            raise Deadline(f"{self._name}: no answer in time", may_have_run=True)
+            raise Deadline(say("no answer in time"), node=self._name, may_have_run=True)
 
 
 class _Bell:

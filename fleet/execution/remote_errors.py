@@ -1,14 +1,28 @@
 """Why a node could not be asked, by whose problem it is. Messages name the node first."""
 
+from fleet.execution.message import SentenceError, say
 
-class RemoteError(Exception):
+# Words of the operating system and of the SSH library that people see most.
+FOREIGN_WORDS = (
+    say("Connection refused"),
+    say("Connection reset by peer"),
+    say("Connection timed out"),
+    say("Network is unreachable"),
+    say("No route to host"),
+    say("timed out"),
+    say("Socket is closed"),
+    say("Error reading SSH protocol banner"),
+)
+
+
+class RemoteError(SentenceError):
     """A node could not be asked. `may_have_run`: the shim may have received the call."""
 
     may_have_run = False
     is_lasting = False  # true when trying again cannot help until a person acts
 
-    def __init__(self, message: str, *, may_have_run: bool = False) -> None:
-        super().__init__(message)
+    def __init__(self, why: str, *, node: str = "", may_have_run: bool = False) -> None:
+        super().__init__(say("%(node)s: %(why)s", node=node, why=why) if node else why)
         self.may_have_run = may_have_run
 
 
@@ -39,8 +53,8 @@ class HostKeyError(RemoteError):
 
     is_lasting = True
 
-    def __init__(self, message: str, offered: str) -> None:
-        super().__init__(message)
+    def __init__(self, why: str, offered: str, *, node: str = "") -> None:
+        super().__init__(why, node=node)
         self.offered = offered
 
 

@@ -17,6 +17,7 @@ from django.utils.module_loading import import_string
 
 from fleet.execution import moves, signals, states
 from fleet.execution.faults import fault_point, scaled
+from fleet.execution.message import said, say, sentence_in
 from fleet.execution.models import Command, CommandOutput, Host, Subject
 from fleet.execution.output import Section, sections_pack
 from fleet.execution.remote_errors import (
@@ -81,32 +82,34 @@ def result_of_error(tried: Tried, error: RemoteError | AnswerLies | WireError) -
     if state in (states.QUEUED, states.UNKNOWN):
         due_in_s = retry_in_s(tried.command.attempt)
         if state == states.UNKNOWN and tried.command.effect == "once":
-            due_in_s, why = NEVER_S, f"{why}; it must happen once, so a person has to look"
+            due_in_s = NEVER_S
+            why = say("%(why)s; it must happen once, so a person has to look", why=why)
     if state == states.QUEUED and tried.left_s is not None and tried.left_s < due_in_s:
         # What did not happen is safe to repeat: nobody gives up while there is time for another attempt.
         due_in_s = min(due_in_s, LAST_CHANCE_S)
     if state == states.QUEUED and tried.left_s is not None and tried.left_s < due_in_s:
         state, due_in_s = states.FAILED, 0.0
-        why = f"{why}; given up after {tried.command.attempt} attempts"
+        tries = tried.command.attempt
+        why = say("%(why)s; given up after %(n)s attempts", why=why, n=tries)
     key_error = error if isinstance(error, HostKeyError) else None
     settlement = _settlement(tried, state, why, due_in_s)
     return Result(settlement, tried.command, key_error=key_error)
 
 
 def _state_after(tried: Tried, error: RemoteError | AnswerLies | WireError) -> tuple[str, str]:
-    command, why = tried.command, str(error)
+    command, why = tried.command, sentence_in(error)
     is_harmless = command.effect == "probe"
     if isinstance(error, WireError):
         return states.FAILED, why
     if isinstance(error, AnswerLies):
-        why = f"the node's answer cannot be believed: it {why}"
+        why = say("the node's answer cannot be believed: it %(why)s", why=why)
         return (states.FAILED if is_harmless else states.UNKNOWN), why
     if command.verb == "stop":
-        return states.UNKNOWN, f"not confirmed: {why}"
+        return states.UNKNOWN, say("not confirmed: %(why)s", why=why)
     if not is_harmless and (error.may_have_run or command.sent_at is not None):
-        return states.UNKNOWN, f"may have happened: {why}"
+        return states.UNKNOWN, say("may have happened: %(why)s", why=why)
     if tried.is_cancelled:
-        return states.CANCELLED, f"cancelled; nothing was sent: {why}"
+        return states.CANCELLED, say("cancelled; nothing was sent: %(why)s", why=why)
     if is_harmless and error.may_have_run and isinstance(error, Deadline):
         return states.TIMED_OUT, why
     if error.is_lasting or isinstance(error, ShimRefused):
@@ -122,8 +125,8 @@ def _settlement(
     answer: dict[str, Any] | None = None,
 ) -> moves.Settlement:
     name = tried.command.host.name
-    if why and not why.startswith(f"{name}:"):
-        why = f"{name}: {why}"
+    if why and not said(why).startswith(f"{name}:"):
+        why = say("%(node)s: %(why)s", node=name, why=why)
     return moves.Settlement(tried.command.pk, tried.claimed.fence, state, why, answer, due_in_s)
 
 
@@ -178,7 +181,7 @@ def host_key_seen(host: Host, error: HostKeyError) -> None:
     is_changed = isinstance(error, HostKeyChanged)
     fields: dict[str, Any] = {"offered_key": error.offered}
     if is_changed:
-        fields |= {"key_state": Host.Key.CHANGED, "explanation": str(error)[:500]}
+        fields |= {"key_state": Host.Key.CHANGED, "explanation": error.sentence}
     rows = Host.objects.filter(pk=host.pk, host_key=host.host_key).exclude(**fields)
     if rows.update(**fields):
         transaction.on_commit(
@@ -213,9 +216,13 @@ def _with_details(result: Result) -> Result:
     if settlement.state != states.UNKNOWN or subject is None:
         return result
     start = Command.objects.filter(subject=subject, verb="start").order_by("-pk").first()
-    argv = " ".join(map(str, start.payload.get("argv", [])))[:200] if start else "unknown"
-    why = (
-        f"{settlement.explanation} (on {result.command.host.name}: subject {subject.name}, "
-        f"pid {subject.pid or 'unknown'}, command: {argv})"
+    argv = " ".join(map(str, start.payload.get("argv", [])))[:200] if start else say("unknown")
+    why = say(
+        "%(why)s (on %(node)s: subject %(subject)s, pid %(pid)s, command: %(argv)s)",
+        why=settlement.explanation,
+        node=result.command.host.name,
+        subject=subject.name,
+        pid=subject.pid or say("unknown"),
+        argv=argv,
     )
     return replace(result, settlement=replace(settlement, explanation=why))

@@ -8,8 +8,10 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from fleet.execution.message import SentenceError, foreign, say
 
-class HttpBroken(Exception):
+
+class HttpBroken(SentenceError):
     """The other side does not speak HTTP, or too much of it."""
 
 
@@ -49,11 +51,12 @@ def ask(channel: Any, request: HttpRequest, *, host: str, until: float) -> HttpA
         response = client.getresponse()
         body = response.read(request.limit + 1)
     except (http.client.HTTPException, ValueError) as error:
-        raise HttpBroken(f"not an HTTP answer: {type(error).__name__} {error}"[:300]) from error
+        found = f"{type(error).__name__} {error}"[:300]
+        raise HttpBroken(say("not an HTTP answer: %(found)s", found=foreign(found))) from error
     if len(body) > request.limit:
-        raise HttpBroken(f"the answer is longer than {request.limit} bytes")
+        raise HttpBroken(say("the answer is longer than %(n)s bytes", n=request.limit))
     if response.length:
-        raise HttpBroken(f"the answer ended {response.length} bytes early")
+        raise HttpBroken(say("the answer ended %(n)s bytes early", n=response.length))
     ms = (time.monotonic() - begun) * 1000
     return HttpAnswer(response.status, ms, body, response.getheader("Content-Type", "")[:100])
 

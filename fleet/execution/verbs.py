@@ -13,9 +13,12 @@ from django.conf import settings
 
 from fleet.execution import states, wire
 from fleet.execution.faults import scaled
+from fleet.execution.message import say
 from fleet.execution.models import Command, Subject
 from fleet.execution.output import Section
 from fleet.execution.remote import Body, Connection, HttpFailed, ShimRefused
+from fleet.execution.shim_words import sentence_of
+from fleet.execution.storable import storable_text
 from fleet.execution.verdicts import (
     AnswerLies,
     Outcome,
@@ -163,7 +166,8 @@ def _read_sections(connection: Connection, call: Call, lines: list[str]) -> Outc
             answer, verb=command.verb, subject=call.place, fence=0, last_fence=call.last_fence
         )
         if answer["answer"] not in ("PROBE", "COLLECT"):
-            return Outcome(states.FAILED, str(answer.get("explanation", ""))[:500], answer)
+            why = sentence_of(storable_text(str(answer.get("explanation", "")), 500))
+            return Outcome(states.FAILED, why, answer)
         read = _probe_sections if command.verb == "probe" else _collected_files
         sections = tuple(read(body, command.payload))
     finally:
@@ -185,7 +189,12 @@ def _small(value: Any, high: int) -> int | None:
 
 
 def _why_not(rc: int | None) -> str:
-    return {127: "not found on this node", 124: "took too long", None: "no exit code"}.get(rc, "")
+    reasons = {
+        127: say("not found on this node"),
+        124: say("took too long"),
+        None: say("no exit code"),
+    }
+    return reasons.get(rc, "")
 
 
 def _collected_files(body: Body, payload: dict[str, Any]) -> Iterator[Section]:
@@ -194,7 +203,7 @@ def _collected_files(body: Body, payload: dict[str, Any]) -> Iterator[Section]:
         raw = body.read_exact(head["bytes"])
         digest, error = hashlib.sha256(raw).hexdigest(), str(head.get("error", ""))[:200]
         if not error and head.get("sha256") != digest:
-            error = "the bytes that came are not those that were sent (sha256)"
+            error = say("the bytes that came are not those that were sent (sha256)")
         is_cut = isinstance(head.get("of"), int) and head["of"] > len(raw)
         yield Section(path, truncated=is_cut, error=error, body=raw, sha256=digest)
 
@@ -206,12 +215,22 @@ def _head(body: Body, *, name: str | None, key: str, cap: int) -> dict[str, Any]
     except (ValueError, RecursionError):
         head = None
     if not isinstance(head, dict) or not isinstance(head.get(key), str):
-        raise ShimRefused(f"not a section of the shim: {line[:120]!r}", may_have_run=True)
+        raise ShimRefused(
+            say("not a section of the shim: %(found)s", found=repr(line[:120])), may_have_run=True
+        )
     if name is not None and head[key] != name:
-        raise AnswerLies(f"sent section {head[key][:80]!r} where {name!r} was asked")
+        raise AnswerLies(
+            say(
+                "sent section %(found)s where %(asked)s was asked",
+                found=repr(head[key][:80]),
+                asked=repr(name),
+            )
+        )
     size = head.get("bytes")
     if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= cap:
-        raise AnswerLies(f"announced {size!r:.40} bytes, allowed are {cap}")
+        raise AnswerLies(
+            say("announced %(size)s bytes, allowed are %(cap)s", size=repr(size)[:40], cap=cap)
+        )
     return head
 
 
@@ -245,7 +264,7 @@ def _http(connection: Connection, command: Command) -> Outcome:
         found = connection.http(**_http_request(command.payload), deadline=timeout_s)
     except HttpFailed as error:
         answer: dict[str, Any] = {"status": None, "ms": None, "error": str(error)[:500]}
-        return Outcome(states.FAILED, str(error), answer)
+        return Outcome(states.FAILED, error.sentence, answer)
     answer = {"status": found.status, "ms": round(found.ms, 1), "error": None}
     section = Section("body", ms=int(found.ms), body=found.body)
     return Outcome(states.SUCCEEDED, "", answer, [section])

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fleet.execution import states
+from fleet.execution.message import SentenceError, say
 from fleet.execution.output import Section
+from fleet.execution.shim_words import sentence_of
 from fleet.execution.storable import storable_text
 
 ANSWERS = {
@@ -25,11 +27,11 @@ ANSWERS = {
 # Other hands go on claiming while a batch is on its way.
 FENCES_MEANWHILE = 10_000
 _EVERYWHERE = {"ERROR", "REFUSED"}
-_KEPT_CHARACTERS = 2000
+_KEPT_CHARACTERS = 500
 _BOOT_ID = re.compile(r"[0-9a-f-]{0,40}")
 
 
-class AnswerLies(Exception):
+class AnswerLies(SentenceError):
     """The node's answer cannot be true; the message says what was expected and what was found."""
 
 
@@ -65,30 +67,50 @@ def check_answer(
     """Raise AnswerLies unless the answer can be one to this call."""
     word = answer["answer"]
     if word not in ANSWERS[verb] | _EVERYWHERE:
-        raise AnswerLies(f"answered {_short(word)} to {verb}, which is no answer to it")
+        raise AnswerLies(
+            say(
+                "answered %(word)s to %(verb)s, which is no answer to it",
+                word=_short(word),
+                verb=verb,
+            )
+        )
     if word in _EVERYWHERE:
         return
     if answer.get("subject") != subject:
-        raise AnswerLies(f"answered for {_short(answer.get('subject'))}, asked was {subject}")
+        raise AnswerLies(
+            say(
+                "answered for %(found)s, asked was %(asked)s",
+                found=_short(answer.get("subject")),
+                asked=subject,
+            )
+        )
     found = _whole(answer, "fence", default=0)
     if found > last_fence + FENCES_MEANWHILE:
-        raise AnswerLies(f"shows fence {found}, but the last one given is {last_fence}")
+        raise AnswerLies(
+            say(
+                "shows fence %(found)s, but the last one given is %(last)s",
+                found=found,
+                last=last_fence,
+            )
+        )
     if verb in ("start", "stop") and word not in ("FENCED", "BUSY") and found != fence:
-        raise AnswerLies(f"acted under fence {found}, asked was {fence}")
+        raise AnswerLies(
+            say("acted under fence %(found)s, asked was %(asked)s", found=found, asked=fence)
+        )
     _check_facts(answer, word)
 
 
 def _check_facts(answer: dict[str, Any], word: str) -> None:
     for name, high in (("pid", 2**31), ("start_ticks", 2**62), ("rc", 255), ("epoch", 2**31)):
         if _whole(answer, name, default=0) > high:
-            raise AnswerLies(f"{name} is {_short(answer[name])}")
+            raise AnswerLies(say("%(name)s is %(found)s", name=name, found=_short(answer[name])))
     boot_id = answer.get("boot_id") or ""
     if not isinstance(boot_id, str) or not _BOOT_ID.fullmatch(boot_id):
-        raise AnswerLies(f"boot_id is {_short(boot_id)}")
+        raise AnswerLies(say("%(name)s is %(found)s", name="boot_id", found=_short(boot_id)))
     if word in ("STARTED", "ADOPTED", "RUNNING") and not answer.get("pid"):
-        raise AnswerLies(f"answered {word} without a process")
+        raise AnswerLies(say("answered %(word)s without a process", word=word))
     if word == "DONE" and answer.get("rc") is None:
-        raise AnswerLies("answered DONE without an exit code")
+        raise AnswerLies(say("answered DONE without an exit code"))
 
 
 def judge_start(answer: dict[str, Any]) -> Outcome:
@@ -101,16 +123,18 @@ def judge_start(answer: dict[str, Any]) -> Outcome:
             return Outcome(states.SUCCEEDED, why, answer, seen=_seen(states.SUBJECT_DONE, answer))
         case "LOST":
             seen = _seen(states.SUBJECT_LOST, answer)
-            return Outcome(states.FAILED, f"started, then lost: {why}", answer, seen=seen)
+            lost = say("started, then lost: %(why)s", why=why)
+            return Outcome(states.FAILED, lost, answer, seen=seen)
         case "GONE":
             return Outcome(states.FAILED, why, answer, seen=_seen(states.SUBJECT_GONE, answer))
         case "ABSENT":
-            why = "the node was not reached in time, and it never started there"
+            why = say("the node was not reached in time, and it never started there")
             seen = _seen(states.SUBJECT_GONE, answer, why)
             return Outcome(states.FAILED, why, answer, seen=seen)
         case "BUSY" | "FENCED":
-            return Outcome(None, f"{word}: {why}", answer, is_sure_not_run=True)
-    return Outcome(states.FAILED, f"the node refused to start it: {why}", answer)
+            return Outcome(None, _word_and(word, why), answer, is_sure_not_run=True)
+    refused = say("the node refused to start it: %(why)s", why=why)
+    return Outcome(states.FAILED, refused, answer)
 
 
 def judge_stop(answer: dict[str, Any], *, is_cancel: bool = False) -> Outcome:
@@ -122,11 +146,12 @@ def judge_stop(answer: dict[str, Any], *, is_cancel: bool = False) -> Outcome:
             state = states.CANCELLED if is_cancel else states.SUCCEEDED
             return Outcome(state, why, answer, seen=seen)
         case "ALIVE":
-            alive = _short(answer.get("alive"))
-            return Outcome(states.UNKNOWN, f"not gone: {alive}: {why}", answer)
+            alive = say("not gone: %(alive)s: %(why)s", alive=_short(answer.get("alive")), why=why)
+            return Outcome(states.UNKNOWN, alive, answer)
         case "UNCONFIRMED":
-            return Outcome(states.UNKNOWN, f"cannot be confirmed gone: {why}", answer)
-    return Outcome(states.UNKNOWN, f"{word}: {why}", answer)
+            doubt = say("cannot be confirmed gone: %(why)s", why=why)
+            return Outcome(states.UNKNOWN, doubt, answer)
+    return Outcome(states.UNKNOWN, _word_and(word, why), answer)
 
 
 def judge_forget(answer: dict[str, Any]) -> Outcome:
@@ -135,8 +160,8 @@ def judge_forget(answer: dict[str, Any]) -> Outcome:
     if word in ("GONE", "ABSENT"):
         return Outcome(states.SUCCEEDED, why, answer)
     if word in ("BUSY", "FENCED"):
-        return Outcome(None, f"{word}: {why}", answer, is_sure_not_run=True)
-    return Outcome(states.FAILED, f"{word}: {why}", answer)
+        return Outcome(None, _word_and(word, why), answer, is_sure_not_run=True)
+    return Outcome(states.FAILED, _word_and(word, why), answer)
 
 
 def seen_in(row: dict[str, Any]) -> Seen:
@@ -147,7 +172,7 @@ def seen_in(row: dict[str, Any]) -> Seen:
         "LOST": states.SUBJECT_LOST,
     }.get(str(row.get("answer")))
     if state is None:
-        raise AnswerLies(f"answered {_short(row.get('answer'))} in a listing")
+        raise AnswerLies(say("answered %(word)s in a listing", word=_short(row.get("answer"))))
     _check_facts(row, str(row["answer"]))
     return _seen(state, row)
 
@@ -166,7 +191,11 @@ def _seen(state: str, answer: dict[str, Any], explanation: str = "") -> Seen:
 
 
 def _why(answer: dict[str, Any]) -> str:
-    return storable_text(str(answer.get("explanation") or ""), _KEPT_CHARACTERS)
+    return sentence_of(storable_text(str(answer.get("explanation") or ""), _KEPT_CHARACTERS))
+
+
+def _word_and(word: str, why: str) -> str:
+    return say("%(word)s: %(why)s", word=word, why=why)
 
 
 def _whole(answer: dict[str, Any], name: str, *, default: int) -> int:
@@ -174,7 +203,9 @@ def _whole(answer: dict[str, Any], name: str, *, default: int) -> int:
     if value is None:
         return default
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise AnswerLies(f"{name} is {_short(value)}, expected a whole number")
+        raise AnswerLies(
+            say("%(name)s is %(found)s, expected a whole number", name=name, found=_short(value))
+        )
     return value
 
 

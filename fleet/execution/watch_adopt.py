@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from fleet.execution.message import say
 from fleet.execution.remote import Connection
 from fleet.execution.remote_errors import ShimRefused
 
@@ -17,7 +18,10 @@ def read_list(connection: Connection) -> tuple[dict[str, Any], list[dict[str, An
     answer, body = connection.shim("list", "watch", 0, [], deadline=LIST_S)
     try:
         if answer["answer"] != "LIST":
-            raise ShimRefused(f"{connection.name}: expected LIST, found {answer['answer']}")
+            raise ShimRefused(
+                say("expected LIST, found %(found)s", found=repr(answer["answer"])),
+                node=connection.name,
+            )
         lines: list[dict[str, Any]] = []
         while len(lines) < _LINES_CAP and (line := body.read_line()):
             lines.append(_parse(line, connection.name))
@@ -32,5 +36,5 @@ def _parse(line: bytes, name: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise ShimRefused(f"{name}: a line of its list is no object")
+        raise ShimRefused(say("a line of its list is no object"), node=name)
     return found

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 
 from fleet.execution.addresses import AddressRefused, check_node_address
+from fleet.execution.message import say, sentence_in
 from fleet.execution.models import Host
 from fleet.execution.remote import Connection, connect
 from fleet.execution.remote_errors import RemoteError, Unreachable
@@ -29,9 +30,11 @@ def dial(host: Host, timeout_s: float) -> None:
         with socket.create_connection((address, host.port), timeout=timeout_s) as sock:
             found = sock.recv(4)
     except (AddressRefused, OSError) as error:
-        raise Unreachable(f"{host.name}: takes no new connections: {error}") from error
+        why = say("takes no new connections: %(why)s", why=sentence_in(error))
+        raise Unreachable(why, node=host.name) from error
     if found != b"SSH-":
-        raise Unreachable(f"{host.name}: takes no new connections: no SSH banner, found {found!r}")
+        why = say("takes no new connections: no SSH banner, found %(found)s", found=repr(found))
+        raise Unreachable(why, node=host.name)
 
 
 class NotConnected(RemoteError):
@@ -58,7 +61,7 @@ class NodeLink:
         with self._changed:
             if self._is_closed:
                 connection.close()
-                raise NotConnected(f"{self.host.name}: the watch has ended")
+                raise NotConnected(say("the watch has ended"), node=self.host.name)
             self._connection = connection
             self.version += 1
             self._changed.notify_all()
@@ -73,7 +76,7 @@ class NodeLink:
             self.drop(connection)
             connection = None
         if connection is None:
-            raise NotConnected(f"{self.host.name}: not connected")
+            raise NotConnected(say("not connected"), node=self.host.name)
         return connection
 
     def drop(self, connection: Connection | None = None) -> None:

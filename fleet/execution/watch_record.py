@@ -13,6 +13,7 @@ from django.db.models import F
 from django.db.models.functions import Coalesce, Now
 
 from fleet.execution import signals, states
+from fleet.execution.message import said_within, say
 from fleet.execution.models import Host, LogStream, Scrape, Subject
 from fleet.execution.results import subject_seen
 from fleet.execution.verdicts import AnswerLies, seen_in
@@ -23,7 +24,7 @@ from fleet.execution.watch_scrape import Scraped, token_counters
 logger = logging.getLogger(__name__)
 
 _OPEN = (states.SUBJECT_NEW, states.SUBJECT_LIVE, states.SUBJECT_UNKNOWN)
-_EXPLANATION_CAP = 500
+_EXPLANATION_CAP = 1000
 
 
 def record_answers(fence: Fence, host_ids: Iterable[int]) -> None:
@@ -43,7 +44,7 @@ def record_silence(fence: Fence, host_id: int, reach: str, misses: int, why: str
         reach=reach,
         misses=misses,
         missed_since=Coalesce(F("missed_since"), Now()),
-        explanation=why[:_EXPLANATION_CAP],
+        explanation=said_within(why, _EXPLANATION_CAP),
     )
     if is_new:
         signals.host_moved.send(sender=Host, host_id=host_id, reach=reach)
@@ -91,7 +92,7 @@ def _record_absence(fence: Fence, subject_id: int) -> None:
     if rows.update(
         state=states.SUBJECT_UNKNOWN,
         observed_at=Now(),
-        explanation="the node has no record of this subject; was its home emptied?",
+        explanation=say("the node has no record of this subject; was its home emptied?"),
     ):
         moved = {"subject_id": subject_id, "state": states.SUBJECT_UNKNOWN}
         signals.subject_moved.send(sender=Subject, **moved)
@@ -119,7 +120,7 @@ def record_scrape(fence: Fence, scrape_id: int, result: Scraped) -> None:
         "tried_at": Now(),
         "status": result.status,
         "latency_ms": result.latency_ms,
-        "error": result.error[:_EXPLANATION_CAP],
+        "error": said_within(result.error, _EXPLANATION_CAP),
         "found": result.found,
         "misses": 0 if result.is_ok else scrape.misses + 1,
     }

@@ -7,6 +7,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from fleet.execution.message import say
+
 FOUND_CAP = 2000
 _TOKEN_COUNTER = "_tokens_total"
 
@@ -29,13 +31,15 @@ class Scraped:
 def judge_golden(status: int, body: bytes, expect: str, latency_ms: float) -> Scraped:
     """Compare an engine's answer with the one it must give."""
     if status != 200:
-        return _bad(status, latency_ms, f"HTTP {status}, 200 expected", _head(body))
+        return _bad(
+            status, latency_ms, say("HTTP %(status)s, 200 expected", status=status), _head(body)
+        )
     try:
         found = json.loads(body)["choices"][0]["message"]["content"]
     except (ValueError, KeyError, IndexError, TypeError):
-        return _bad(status, latency_ms, "the answer is not a chat completion", _head(body))
+        return _bad(status, latency_ms, say("the answer is not a chat completion"), _head(body))
     if not isinstance(found, str) or found != expect:
-        error = "the answer differs from the golden one"
+        error = say("the answer differs from the golden one")
         return _bad(status, latency_ms, error, str(found)[:FOUND_CAP])
     return Scraped(status, latency_ms, "", found[:FOUND_CAP])
 
@@ -43,10 +47,10 @@ def judge_golden(status: int, body: bytes, expect: str, latency_ms: float) -> Sc
 def judge_metrics(status: int, body: bytes, keep: Iterable[str], latency_ms: float) -> Scraped:
     """Sum the wanted families over their series."""
     if status != 200:
-        return _bad(status, latency_ms, f"HTTP {status}, 200 expected", "")
+        return _bad(status, latency_ms, say("HTTP %(status)s, 200 expected", status=status), "")
     values = sum_families(body, keep)
     if not values:
-        return _bad(status, latency_ms, "none of the wanted metrics is in the answer", "")
+        return _bad(status, latency_ms, say("none of the wanted metrics is in the answer"), "")
     return Scraped(status, latency_ms, values=values)
 
 

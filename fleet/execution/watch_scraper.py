@@ -89,7 +89,7 @@ class Scraper:
             return None
         except RemoteError as error:
             is_ours = not connection.is_alive or self._shift.awake.stalls != stalls
-            return None if is_ours else Scraped(error=str(error))
+            return None if is_ours else Scraped(error=error.sentence)
         if scrape.kind == "golden":
             return judge_golden(answer.status, answer.body, scrape.expect, answer.ms)
         return judge_metrics(answer.status, answer.body, scrape.keep, answer.ms)

@@ -20,6 +20,7 @@ from django.db import connections
 from fleet.execution import watch_plan, watch_record
 from fleet.execution.adopt import host_adopt
 from fleet.execution.faults import scaled
+from fleet.execution.message import said, say
 from fleet.execution.models import Host, LogStream
 from fleet.execution.remote import Connection
 from fleet.execution.remote_errors import HostKeyError
@@ -147,10 +148,10 @@ class Shift:
                 self._record_silence(node, *said)
 
     def _record_silence(self, node: NodeWatch, reach: str, misses: int) -> None:
-        why = node.silence_why or "no answer"
+        why = node.silence_why or say("no answer")
         watch_record.record_silence(self.fence, node.host.pk, reach, misses, why)
         if reach != OK:
-            logger.warning("%s is %s after %s misses: %s", node.host.name, reach, misses, why)
+            logger.warning("%s is %s after %s misses: %s", node.host.name, reach, misses, said(why))
 
     def _beat(self) -> None:
         watch_record.record_heartbeat(self.fence, [one.stream_id for one in self.captures()])

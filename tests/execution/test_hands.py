@@ -12,6 +12,7 @@ from fleet.execution import moves, results, states
 from fleet.execution.batch import Batch, Task
 from fleet.execution.dispatch import command_cancel, command_dispatch, subject_create
 from fleet.execution.hands import carry_out
+from fleet.execution.message import said
 from fleet.execution.models import Command, Host, Subject
 from fleet.execution.output import command_sections
 from fleet.execution.remote import Unreachable
@@ -163,7 +164,7 @@ class TestUnreachable:
         Command.objects.update(expires_at=timezone.now() + timedelta(seconds=0.5))
         carry_out(now_due(command))
         assert fresh(command).state == states.FAILED
-        assert "given up after 4 attempts" in fresh(command).explanation
+        assert "given up after 4 attempts" in said(fresh(command).explanation)
 
     def test_it_tries_once_more_while_there_is_time(self, make_sshd):
         command = order_start(make_sshd(start=False).host(), ["true"], deadline_s=60)
