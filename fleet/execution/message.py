@@ -5,9 +5,12 @@ such a sentence. Plain text (older rows, words of a node) passes through unchang
 """
 
 import json
+import re
 from collections.abc import Callable
 
 _SEPARATOR = "\x1f"
+# Anything else after a percent sign is no sentence of ours: a width of a forged one could fill the memory.
+_PATTERN = re.compile(r"(?:[^%]|%%|%\(\w+\)[sd])*")
 
 
 def say(pattern: str, **params: object) -> str:
@@ -24,6 +27,8 @@ def said(text: str, translate: Callable[[str], str] = str) -> str:
     pattern, found, params = text.partition(_SEPARATOR)
     if not found:
         return translate(text)
+    if not _PATTERN.fullmatch(pattern):
+        return text.replace(_SEPARATOR, " ")
     try:
         values = json.loads(params)
         spoken = {

@@ -7,11 +7,12 @@ Source: RELIABILITY.md section 4 (Launch), MISSION laws 1 and 3, LAB.md 4.6 (who
 rank dies).
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from fleet.readings.vllm_log import PHASES as ENGINE_PHASES
-from fleet.rules.message import say
+from fleet.rules.message import said, say
 
 CREATED, PREFLIGHT, STARTING, LOADING, WARMING, READY = (
     "created",
@@ -145,7 +146,7 @@ def _created(seen: Snapshot) -> Move:
 def _preflight(seen: Snapshot) -> Move:
     bad = [p for p in seen.positions if p.preflight == "bad"]
     if bad:
-        text = "; ".join(f"{p.node}: {p.preflight_explanation}" for p in bad)
+        text = _whys((p.node, p.preflight_explanation) for p in bad)
         return Move(FAILED, text, cause=say("Pre-flight refused: %(why)s", why=text))
     waiting = [p.node for p in seen.positions if p.preflight != "ok"]
     if not waiting:
@@ -382,7 +383,7 @@ def _stopping(seen: Snapshot) -> Move:
         if seen.cause:
             return Move(FAILED, say("%(cause)s Every rank is proved gone.", cause=seen.cause))
         return Move(STOPPED, say("Every rank is proved gone."))
-    text = "; ".join(f"{p.node}: {p.stop_explanation or p.stop or '-'}" for p in unproved)
+    text = _whys((p.node, p.stop_explanation or p.stop or "-") for p in unproved)
     return Move(None, say("Not proved gone yet: %(nodes)s", nodes=text))
 
 
@@ -409,6 +410,19 @@ PHASES = ("start", *ENGINE_PHASES)
 
 def _age(seen: Snapshot, at: datetime) -> float:
     return (seen.now - at) / timedelta(seconds=1)
+
+
+def _whys(reasons: Iterable[tuple[str, str]]) -> str:
+    """Return one sentence of nodes with their reasons; a reason that names its node already is left as it is."""
+    text = ""
+    for node, why in reasons:
+        one = (
+            why
+            if said(why).startswith(f"{node}:")
+            else say("%(node)s: %(why)s", node=node, why=why)
+        )
+        text = say("%(why)s; %(more)s", why=text, more=one) if text else one
+    return text
 
 
 def _names(nodes: list[str]) -> str:
