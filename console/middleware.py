@@ -37,11 +37,18 @@ _BASE_LOCK_CLASS = 7402
 Handler = Callable[[HttpRequest], HttpResponse]
 
 
-class RequestIdMiddleware:
-    """Give every request an id that pages, the trail and the log show. A sent one is not believed."""
+class _PassOn:
+    """What every middleware is besides its own work."""
 
     def __init__(self, get_response: Handler) -> None:
         self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self.get_response(request)
+
+
+class RequestIdMiddleware(_PassOn):
+    """Give every request an id that pages, the trail and the log show. A sent one is not believed."""
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         request.request_id = uuid.uuid4().hex[:20]
@@ -50,11 +57,8 @@ class RequestIdMiddleware:
         return response
 
 
-class PersonMiddleware:
+class PersonMiddleware(_PassOn):
     """End a session that is old or idle, and show times in the person's zone."""
-
-    def __init__(self, get_response: Handler) -> None:
-        self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         if request.user.is_authenticated:
@@ -73,14 +77,8 @@ class PersonMiddleware:
             session["seen_at"] = now
 
 
-class PolicyMiddleware:
+class PolicyMiddleware(_PassOn):
     """Deny every address, method and object that the permission table does not allow."""
-
-    def __init__(self, get_response: Handler) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        return self.get_response(request)
 
     def process_view(
         self, request: HttpRequest, view: Any, args: Any, kwargs: dict[str, Any]
@@ -114,14 +112,8 @@ class PolicyMiddleware:
         return None
 
 
-class IdempotencyMiddleware:
+class IdempotencyMiddleware(_PassOn):
     """Give every write one effect and one answer for its key, and refuse one based on an older version."""
-
-    def __init__(self, get_response: Handler) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        return self.get_response(request)
 
     def process_view(
         self, request: HttpRequest, view: Any, args: Any, kwargs: dict[str, Any]

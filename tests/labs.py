@@ -2,6 +2,7 @@
 
 import shutil
 import socket
+from collections.abc import Iterable
 from pathlib import Path
 
 from fleet.lab.node import Lab
@@ -9,6 +10,19 @@ from fleet.lab.node import Lab
 # Faster than life: a launch of minutes takes a second, an engine's own time-outs take seconds.
 _SCALES = {"launch": 600, "watch": 60}
 _FIRST_BLOCK, _LAST_BLOCK = 64, 127
+
+
+def claim_block(thirds: Iterable[int]) -> tuple[socket.socket, str]:
+    """Take a /24 by holding a port on its last address; a parallel run takes the next one."""
+    for third in thirds:
+        claim = socket.socket()
+        try:
+            claim.bind((f"127.0.{third}.254", 2221))
+        except OSError:
+            claim.close()
+            continue
+        return claim, f"127.0.{third}"
+    raise RuntimeError("expected a free block in 127.0.64.0/18, found all in use")
 
 
 class Labs:
@@ -24,21 +38,10 @@ class Labs:
         if nodes not in self._by_size:
             lab = Lab(self._directory / f"lab{nodes}")
             self._by_size[nodes] = lab  # before `up`, so that a failed start is cleared up too
-            lab.up(nodes=nodes, block=self._claim_block(), scales=_SCALES)
-        return self._by_size[nodes]
-
-    def _claim_block(self) -> str:
-        """Take a /24 by holding a port on its last address; a parallel run takes the next one."""
-        for third in range(_FIRST_BLOCK, _LAST_BLOCK + 1):
-            claim = socket.socket()
-            try:
-                claim.bind((f"127.0.{third}.254", 2221))
-            except OSError:
-                claim.close()
-                continue
+            claim, block = claim_block(range(_FIRST_BLOCK, _LAST_BLOCK + 1))
             self._claims.append(claim)
-            return f"127.0.{third}"
-        raise RuntimeError("expected a free block in 127.0.64.0/18, found all 64 in use")
+            lab.up(nodes=nodes, block=block, scales=_SCALES)
+        return self._by_size[nodes]
 
     def down(self) -> None:
         for lab in self._by_size.values():

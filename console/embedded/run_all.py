@@ -146,21 +146,20 @@ class Console:
 
     def _start_postgres(self, reserved: contextlib.ExitStack) -> str:
         home = places.server_home(self._options.state_dir, "postgres", for_nobody=True)
-        holder, port = ports.reserve_port()
-        reserved.enter_context(holder)
-        password = places.secret_file(self._options.state_dir / "postgres-password")
-        server = postgres.prepare(home, port, password)
+        server = postgres.prepare(home, *self._port_and_password(reserved, "postgres"))
         self._supervisor.start(processes.postgres_service(server))
         return server.url
 
     def _start_redis(self, reserved: contextlib.ExitStack) -> str:
         home = places.server_home(self._options.state_dir, "valkey")
-        holder, port = ports.reserve_port()
-        reserved.enter_context(holder)
-        password = places.secret_file(self._options.state_dir / "valkey-password")
-        server = redis.prepare(home, port, password)
+        server = redis.prepare(home, *self._port_and_password(reserved, "valkey"))
         self._supervisor.start(processes.redis_service(server))
         return server.url
+
+    def _port_and_password(self, reserved: contextlib.ExitStack, name: str) -> tuple[int, str]:
+        holder, port = ports.reserve_port()
+        reserved.enter_context(holder)
+        return port, places.secret_file(self._options.state_dir / f"{name}-password")
 
     def _write_note(self) -> None:
         told = ("DATABASE_URL", "REDIS_URL", "SECRET_KEY", "HOST", "PORT", "LAB", "NODE_CIDRS")

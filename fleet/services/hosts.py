@@ -81,18 +81,10 @@ def host_key_withdraw(*, change: KeyChange, reason: str, actor: Actor) -> None:
     if not reason.strip():
         raise NeedsReason(_("Withdrawing needs a reason. Write why, then send again."))
     node = change.host.node
-    host = _lock(node)
+    _lock(node)
     if not KeyChange.objects.filter(pk=change.pk, closed_at=None).update(closed_at=Now()):
         raise Conflict(_("This request was already decided. Reload the page."))
-    _tell(node)
-    trail_add(
-        actor=actor,
-        verb="host_key.withdraw",
-        object_kind="node",
-        object_id=host.name,
-        reason=reason,
-        before={"new": _short(change.new_key)},
-    )
+    _tell(node, "host_key.withdraw", actor, reason, before={"new": _short(change.new_key)})
 
 
 def _request(node: Node, host: Host, *, reason: str, actor: Actor, user: Any) -> KeyChange:
@@ -111,16 +103,9 @@ def _request(node: Node, host: Host, *, reason: str, actor: Actor, user: Any) ->
         reason=reason.strip(),
         requested_by=user,
     )
-    _tell(node)
-    trail_add(
-        actor=actor,
-        verb="host_key.request",
-        object_kind="node",
-        object_id=host.name,
-        reason=reason,
-        before={"fingerprint": _short(host.host_key)},
-        after={"fingerprint": _short(host.offered_key)},
-    )
+    before = {"fingerprint": _short(host.host_key)}
+    after = {"fingerprint": _short(host.offered_key)}
+    _tell(node, "host_key.request", actor, reason, before=before, after=after)
     return change
 
 
@@ -129,18 +114,10 @@ def _pin(node: Node, host: Host, *, actor: Actor, verb: str, reason: str) -> Non
     Host.objects.filter(pk=host.pk).update(
         host_key=new, offered_key="", key_state=Host.Key.PINNED, explanation=""
     )
-    trail_add(
-        actor=actor,
-        verb=verb,
-        object_kind="node",
-        object_id=host.name,
-        reason=reason,
-        before={"fingerprint": _short(old)},
-        after={"fingerprint": _short(new)},
-    )
+    before, after = {"fingerprint": _short(old)}, {"fingerprint": _short(new)}
+    _tell(node, verb, actor, reason, before=before, after=after)
     held = Hold.objects.filter(node=node, owner=HOST_KEY, lifted_at=None)
     holds_lift(holds=held, reason=f"key pinned by {actor.name}", actor=rule_actor(HOST_KEY))
-    _tell(node)
     node.host.refresh_from_db()
 
 
@@ -150,9 +127,12 @@ def _lock(node: Node) -> Host:
     return Host.objects.select_for_update().get(pk=node.pk)
 
 
-def _tell(node: Node) -> None:
+def _tell(node: Node, verb: str, actor: Actor, reason: str, **changes: dict[str, str]) -> None:
     Node.objects.filter(pk=node.pk).update(version=F("version") + 1)
     ring("fleet", "inbox", f"node-{node.name}")
+    trail_add(
+        actor=actor, verb=verb, object_kind="node", object_id=node.name, reason=reason, **changes
+    )
 
 
 def _short(key: str) -> str:

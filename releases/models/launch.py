@@ -7,6 +7,7 @@ from django.utils.translation import gettext_lazy as _
 from fleet.execution.models import Command, Subject
 from fleet.models import Node, Replica
 from releases.models.release import Release
+from releases.rules.launch import ENDED, LAUNCH_MOVES
 
 
 class Launch(models.Model):
@@ -46,16 +47,7 @@ class Launch(models.Model):
     state_at = models.DateTimeField(auto_now_add=True)
     version = models.PositiveIntegerField(default=1)
 
-    LIVE = (
-        "created",
-        "preflight",
-        "starting",
-        "loading",
-        "warming",
-        "ready",
-        "freezing",
-        "stopping",
-    )
+    LIVE = tuple(state for state in LAUNCH_MOVES if state not in ENDED)
 
     class Meta:
         ordering = ["-id"]

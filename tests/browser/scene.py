@@ -38,6 +38,7 @@ from fleet.models import (
     TrailEntry,
     TrailSeal,
 )
+from fleet.readings.vllm_log import PHASES as ENGINE_PHASES
 from fleet.rules.message import say
 from releases.launchers.docker_mp import Place, plan_render, plan_sha256
 from releases.models import Launch, LaunchPhase, LaunchPosition, Release
@@ -45,19 +46,7 @@ from tests import factories
 
 PASSWORD = "flotilla"
 SPARES = {7, 8, 23, 24, 39, 40}
-PHASES = (
-    "start",
-    "config",
-    "init",
-    "rendezvous",
-    "load",
-    "compile",
-    "profile",
-    "kv",
-    "capture",
-    "warmup",
-    "api",
-)
+PHASES = ("start", *(name for name in ENGINE_PHASES if name != "ready"))
 SECONDS = (4, 6, 3, 31, 346, 28, 9, 4, 98, 10, 3)
 CONTENT: dict[str, Any] = {
     "model": {

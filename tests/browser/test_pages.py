@@ -44,7 +44,7 @@ def test_pages_read_and_forms_post_without_script(open_page):
     page.wait_for_load_state()
     assert "Probing 1 node." in page.content()
     page.goto("/fleet/?color=hbm")
-    assert page.locator(".mapp.by-hbm").count() == 1
+    assert page.locator("#mapp.by-hbm").count() == 1
     page.click(".statusbar button[value=zh-hans]")
     page.wait_for_load_state()
     assert page.locator("html").get_attribute("lang") == "zh-hans"

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fleet.lab.node import Lab
-from tests.labs import missing_program
+from tests.labs import claim_block, missing_program
 
 STANDIN = Path(__file__).with_name("standin_engine.py")
 FAST = {"launch": 600.0, "watch": 60.0}
@@ -22,18 +21,10 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 @contextmanager
 def claimed_block() -> Iterator[str]:
-    """Claim a block of addresses as tests/labs.py does, from the other end."""
-    for third in range(LAST_BLOCK, FIRST_BLOCK, -1):
-        claim = socket.socket()
-        try:
-            claim.bind((f"127.0.{third}.254", 2221))
-        except OSError:
-            claim.close()
-            continue
-        with claim:
-            yield f"127.0.{third}"
-        return
-    raise RuntimeError("expected a free block, found all in use")
+    """Claim a block of addresses as the labs of other tests do, from the other end."""
+    claim, block = claim_block(range(LAST_BLOCK, FIRST_BLOCK, -1))
+    with claim:
+        yield block
 
 
 @pytest.fixture(scope="session")
