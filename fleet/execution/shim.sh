@@ -333,10 +333,21 @@ do_bound() { # DIR BOOT CAP EVERY RUNNER TICKS: while the subject lives, its out
     done
 }
 
-scratch_file() { tmp=$({ mktemp /dev/shm/fl.XXXXXX || mktemp || mktemp "$root/fl.XXXXXX"; } 2>/dev/null); }
+scratch_file() { # unlinked at once, so that a killed shim leaves nothing; reached through its descriptor
+    tmp=$(for at in /dev/shm /tmp "$root"; do mktemp "$at/flotilla.XXXXXX" && break; done 2>/dev/null)
+    [ -n "$tmp" ] || return 1
+    trap 'rm -f "$tmp"' EXIT
+    exec 7<>"$tmp"
+    [ -w "/proc/$$/fd/7" ] || return 0
+    rm -f "$tmp"; trap - EXIT
+    tmp=/proc/$$/fd/7
+}
+sweep_scratch() { # what shims left that were killed before they could remove it: ours, and an hour old
+    find /dev/shm /tmp "$root" -maxdepth 1 -type f -user "$(id -u)" -mmin +60 \
+        '(' -name 'flotilla.??????' -o -path "$root/argv.??????" ')' -exec rm -f {} + 2>/dev/null
+}
 do_probe() { # $plan = "name:timeout:argc ..." in the order of the arguments
     scratch_file || die ERROR "no place for a temporary file in /dev/shm, /tmp or $root"
-    trap 'rm -f "$tmp"' EXIT
     set -f; n=0; for one in $plan; do n=$((n + 1)); done
     more=",\"sections\":$n" boot=$node_boot; say PROBE
     for one in $plan; do
@@ -351,7 +362,7 @@ probe_one() { # N ARGV: runs the first N arguments -> got ms size cut
     n=$1; shift; total=$# i=0 cut=false
     for arg; do i=$((i + 1)); [ $i -gt "$n" ] || set -- "$@" "$arg"; done
     shift $total; clock; begun=$cs
-    (ulimit -f 131072; exec timeout -k 1 "$within" "$@") </dev/null >"$tmp" 2>&1
+    (ulimit -f 131072; exec timeout -k 1 "$within" "$@") </dev/null >"$tmp" 2>&1 7>&-
     got=$?; clock; ms=$(((cs - begun) * 10))
     # It had to be killed, or a timeout without the code of its own ended it.
     case $got in 137 | 143) [ $ms -lt "${within%%.*}000" ] || got=124 ;; esac
@@ -388,7 +399,6 @@ follow_slowly() { # for a tail that knows no --pid
 }
 do_collect() {
     scratch_file || die ERROR "no place for a temporary file in /dev/shm, /tmp or $root"
-    trap 'rm -f "$tmp"' EXIT
     more=",\"files\":$#"; say COLLECT
     for path; do
         error='' digest='' size=0 whole=0
@@ -404,6 +414,7 @@ do_collect() {
     done
 }
 do_list() {
+    sweep_scratch
     boxes=$(timeout "$guard" docker ps -a --no-trunc --filter label=fleet.subject --format json 2>/dev/null) &&
         seen=ok || seen=unavailable
     n=0; for dir in "$root"/subjects/*/; do [ ! -f "${dir}ident" ] || n=$((n + 1)); done
