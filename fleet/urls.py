@@ -20,6 +20,7 @@ urlpatterns = [
     path("evidence/<int:pk>/", evidence.evidence, name="evidence"),
     path("audit/", audit.audit, name="audit"),
     path("probes/", acts.probe_start, name="probe-start"),
+    path("nodes/<str:name>/probes/<int:pk>/cancel/", acts.probe_cancel, name="probe-cancel"),
     path("nodes/<str:name>/holds/", acts.hold_add, name="hold-add"),
     path("nodes/<str:name>/holds/<int:pk>/lift/", acts.hold_lift, name="hold-lift"),
     path("nodes/<str:name>/host-key/", acts.host_key, name="host-key"),

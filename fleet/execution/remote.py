@@ -54,7 +54,6 @@ __all__ = [
     "Unreachable",
     "check_host_key",
     "connect",
-    "scan_host_key",
 ]
 
 
@@ -90,16 +89,6 @@ def connect(host: Endpoint, *, deadline: float) -> Connection:
         raise
     transport.set_keepalive(int(max(1, scaled(KEEPALIVE_S))))
     return Connection(transport, name=host.name, address=host.address)
-
-
-def scan_host_key(address: str, port: int) -> str:
-    """Return the key that a node shows, as "type base64", without logging in. Raises RemoteError."""
-    until = time.monotonic() + scaled(CONNECT_S) + max(LOGIN_FLOOR_S, scaled(LOGIN_S))
-    transport = _handshake(address, address, port, until)
-    try:
-        return _key_text(transport)
-    finally:
-        transport.close()
 
 
 def check_host_key(host: Endpoint, *, deadline: float) -> None:

@@ -20,11 +20,9 @@ __all__ = [
     "chunk_rows",
     "chunks_after",
     "chunks_before",
-    "first_error",
     "line_at",
     "lines_after",
     "lines_before",
-    "lines_between",
 ]
 
 _BATCH = 8  # chunks fetched at once: half a megabyte of lines
@@ -88,22 +86,10 @@ def lines_before(stream: LogStream | int, line: int, limit: int) -> list[StoredL
     return found[-limit:] if limit else []
 
 
-def lines_between(stream: LogStream | int, first: int, last: int) -> list[StoredLine]:
-    """Return the lines `first` to `last`, both included."""
-    return lines_after(stream, first - 1, max(0, last - first + 1))
-
-
 def line_at(stream: LogStream | int, number: int) -> StoredLine | None:
     """Return one line, or None when the stream has no such line."""
     found = lines_after(stream, number - 1, 1)
     return found[0] if found and found[0].number == number else None
-
-
-def first_error(stream: LogStream | int) -> StoredLine | None:
-    """Return the first line of level E, or None without one."""
-    row = LogStream.objects.filter(pk=_id(stream)).values_list("first_error_line", flat=True)
-    number = row.first()
-    return line_at(stream, number) if number else None
 
 
 def _id(stream: LogStream | int) -> int:

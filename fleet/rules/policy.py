@@ -51,6 +51,7 @@ PERMISSIONS: dict[str, Entry] = {
     "fleet-table": Entry(read=READ),
     "node": Entry(read=READ, scope="node"),
     "probe-start": Entry(write=ACT, scope="body", is_start=True),
+    "probe-cancel": Entry(write=ACT, scope="node"),
     "probe-raw": Entry(read=READ, scope="node"),
     "hold-add": Entry(write=ACT, scope="node", is_versioned=True),
     "hold-lift": Entry(write=ACT, scope="node", is_versioned=True),

@@ -180,13 +180,6 @@ def stream_ends(sources: Iterable[LogSource]) -> Cursor:
     return dict(LogStream.objects.filter(pk__in=wanted).values_list("pk", "line_count"))
 
 
-def page_newest(
-    sources: Sequence[LogSource], wanted: LogFilter, limit: int = PAGE_LINES
-) -> LogPage:
-    """Return the newest lines of all streams."""
-    return page_before(sources, {}, wanted, limit)
-
-
 def page_before(
     sources: Sequence[LogSource],
     before: Mapping[int, int],

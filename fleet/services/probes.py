@@ -17,7 +17,7 @@ from django.utils.translation import gettext as _
 
 from fleet.doorbell import ring
 from fleet.execution import states
-from fleet.execution.dispatch import Order, commands_dispatch
+from fleet.execution.dispatch import Order, command_cancel, commands_dispatch
 from fleet.execution.output import command_sections
 from fleet.models import Node, NodeProbe, ProbeRun
 from fleet.rules import gather, probe_verdict
@@ -69,6 +69,27 @@ def probe_start(*, nodes: Sequence[Node], actor: Actor, user: Any = None) -> Pro
     )
     ring("fleet", *(f"node-{node.name}" for node in rows))
     return run
+
+
+@transaction.atomic
+def probe_cancel(*, probe: NodeProbe, actor: Actor) -> bool:
+    """Cancel the probe of one node, also while it is being asked; False when it is over already.
+
+    The tick settles it as unknown, as soon as whoever asks has let go.
+    """
+    command = command_cancel(command=probe.command)
+    if command.is_settled and command.state != states.CANCELLED:
+        return False
+    if probe.settled_at is None:
+        trail_add(
+            actor=actor,
+            verb="probe.give_up",
+            object_kind="node",
+            object_id=probe.node.name,
+            after={"run": probe.run_id, "command": command.state},
+        )
+        ring("fleet", f"node-{probe.node.name}")
+    return probe.settled_at is None
 
 
 @dataclass(frozen=True)

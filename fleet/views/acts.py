@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 from django.views.decorators.http import require_POST
 
-from fleet.models import Hold, KeyChange, Node
+from fleet.models import Hold, KeyChange, Node, NodeProbe
 from fleet.rules.refusals import Refused
 from fleet.selectors.nodes import nodes_selected
 from fleet.services import brake, holds, hosts, probes
@@ -36,6 +36,15 @@ def probe_start(request: HttpRequest) -> HttpResponse:
         ngettext("Probing %(n)d node.", "Probing %(n)d nodes.", count) % {"n": count},
     )
     return _back(request, "fleet-map")
+
+
+@require_POST
+def probe_cancel(request: HttpRequest, name: str, pk: int) -> HttpResponse:
+    """Cancel a probe that has no answer yet; one that has is left as it is."""
+    probe = get_object_or_404(NodeProbe, command_id=pk, node=_node(name))
+    if not probes.probe_cancel(probe=probe, actor=actor_of(request)):
+        messages.info(request, _("This probe is over already; nothing was cancelled."))
+    return _back(request, "node", name)
 
 
 @require_POST

@@ -163,6 +163,7 @@ def _probe(probe: Any) -> dict[str, Any]:
         "mark": mark_of("verdict", probe.verdict),
         "summary": said(probe.summary or probe.command.explanation, _),
         "findings": [_finding(finding) for finding in probe.findings],
+        "may_cancel": probe.settled_at is None and not probe.command.cancel_requested_at,
         "parts": [part.get("name", "") for part in probe.command.payload.get("sections", [])],
     }
 

@@ -20,8 +20,8 @@ from fleet.execution.remote import (
     RemoteError,
     ShimRefused,
     Unreachable,
+    check_host_key,
     connect,
-    scan_host_key,
 )
 from tests.execution.plain_sshd import PlainSshd
 from tests.waiting import wait_until
@@ -80,8 +80,12 @@ class TestHostKey:
             connect(host_of(sshd, key_state="changed", offered_key="x y"), deadline=20)
         assert "Connection from" not in sshd.log
 
-    def test_a_scan_reads_the_key_without_login(self, sshd):
-        assert scan_host_key(sshd.address, sshd.port) == sshd.host_key
+    def test_a_key_is_checked_without_login(self, sshd):
+        check_host_key(host_of(sshd), deadline=20)
+        host = host_of(sshd)
+        sshd.swap_key()
+        with pytest.raises(HostKeyChanged):
+            check_host_key(host, deadline=20)
         assert "Accepted" not in sshd.log
 
     def test_the_pinned_kind_of_key_is_asked_for(self, make_sshd):

@@ -56,7 +56,7 @@ def _keys(page: logs.LogPage) -> list[str]:
 
 
 def test_the_newest_lines_are_merged_by_time_then_position(sources: list[LogSource]) -> None:
-    page = logs.page_newest(sources, ALL, 5)
+    page = logs.page_before(sources, {}, ALL, 5)
     assert _keys(page) == ["0.2998", "1.2998", "0.2999", "1.2999", "0.3000", "1.3000"][1:]
     assert page.has_older
     assert not page.has_newer
@@ -65,7 +65,7 @@ def test_the_newest_lines_are_merged_by_time_then_position(sources: list[LogSour
 
 def test_walking_back_and_forth_shows_every_line_once(sources: list[LogSource]) -> None:
     seen: list[str] = []
-    page = logs.page_newest(sources, ALL, 700)
+    page = logs.page_before(sources, {}, ALL, 700)
     while True:
         seen = _keys(page) + seen
         if not page.has_older:
@@ -97,7 +97,7 @@ def test_a_filter_finds_the_same_lines_from_both_ends(
     sources: list[LogSource], query: dict[str, str], found: list[str]
 ) -> None:
     wanted = parse_filter(query)
-    newest = logs.page_newest(sources, wanted)
+    newest = logs.page_before(sources, {}, wanted)
     assert _keys(newest) == found
     assert not newest.has_older
     assert _keys(logs.page_after(sources, {}, wanted)) == found

@@ -66,7 +66,6 @@ def test_it_finds_lines_by_number_in_both_directions(
     assert one is not None
     assert one.text.startswith("2718 ")
     assert streams.line_at(stream, 3001) is None
-    assert [x.number for x in streams.lines_between(stream, 1400, 1402)] == [1400, 1401, 1402]
 
 
 def test_a_resumed_writer_goes_on_in_the_same_chunk_and_counts_levels(
@@ -83,9 +82,7 @@ def test_a_resumed_writer_goes_on_in_the_same_chunk_and_counts_levels(
     assert chunk.rank_counts["3"] == [2, 0, 1]
     stream.refresh_from_db()
     assert (stream.error_count, stream.warn_count, stream.first_error_line) == (2, 1, 11)
-    error = streams.first_error(stream)
-    assert error is not None
-    assert error.number == 11
+    assert streams.line_at(stream, 11).level == "E"
 
 
 def test_a_writer_that_is_behind_changes_nothing(

@@ -9,7 +9,7 @@ from fleet.models import Fact, Gpu, Node, NodeProbe, ProbeRun, TrailEntry
 from fleet.rules.message import said
 from fleet.rules.refusals import NotAllowed, Refused
 from fleet.selectors.nodes import nodes_selected, placeable
-from fleet.services.probes import probe_settle, probe_start
+from fleet.services.probes import probe_cancel, probe_settle, probe_start
 from tests.factories import make_actor, make_node, make_nodes, make_person, make_pool, make_replica
 from tests.rules.test_probe import sections as good_sections
 
@@ -73,6 +73,30 @@ def test_a_good_answer_makes_the_node_ready_and_says_that_it_was_only_probed():
         {"state": "probing"},
         "ready",
     )
+
+
+def test_a_probe_that_waits_is_cancelled_and_settled_as_unknown_once():
+    node = make_node(state=Node.State.REGISTERED)
+    start([node])
+    probe = NodeProbe.objects.select_related("node", "command").get()
+    assert probe_cancel(probe=probe, actor=make_actor())
+    assert Command.objects.get().state == states.CANCELLED
+    assert (probe_settle(), probe_settle()) == (1, 0)
+    probe.refresh_from_db()
+    node.refresh_from_db()
+    assert (probe.verdict, node.state) == ("unknown", Node.State.REGISTERED)
+    assert "cancelled before anything was sent" in said(probe.summary)
+    assert not probe_cancel(probe=probe, actor=make_actor()), "it is over"
+    assert TrailEntry.objects.filter(verb="probe.give_up").count() == 1
+
+
+def test_a_probe_that_was_answered_is_not_cancelled():
+    start([make_node()])
+    answer_all()
+    probe = NodeProbe.objects.select_related("node", "command").get()
+    assert not probe_cancel(probe=probe, actor=make_actor())
+    assert Command.objects.get().state == states.SUCCEEDED
+    assert not TrailEntry.objects.filter(verb="probe.give_up").exists()
 
 
 def test_facts_and_cards_carry_source_time_and_expiry():

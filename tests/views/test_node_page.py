@@ -1,10 +1,11 @@
+import uuid
 from datetime import timedelta
 
 import pytest
 from django.utils import timezone
 
 from fleet.execution.output import Section, sections_pack
-from fleet.models import Fact, Gpu
+from fleet.models import Fact, Gpu, NodeProbe, ProbeRun
 from tests.factories import host_key, make_command, make_hold, make_node
 
 pytestmark = pytest.mark.django_db
@@ -126,3 +127,16 @@ def test_throttle_reasons_are_words_and_warm_only_when_they_hold_the_card_back(
     Gpu.objects.create(node=node, index=0, health="ok", throttle_reasons=mask)
     page = ana.get("/nodes/h100-001/").content.decode()
     assert f'<td class="nowrap {tone}">{shown}</td>' in page
+
+
+def test_a_probe_without_an_answer_can_be_cancelled_from_the_page(signed_in, ana, node):
+    command = make_command(node.host, verb="probe", queue="probe", effect="probe")
+    NodeProbe.objects.create(
+        run=ProbeRun.objects.create(scope="h100-001"), node=node, command=command
+    )
+    address = f"/nodes/h100-001/probes/{command.pk}/cancel/"
+    assert address in ana.get("/nodes/h100-001/").content.decode()
+    assert address not in signed_in("chen").get("/nodes/h100-001/").content.decode()
+    assert ana.post(address, {"idempotency_key": str(uuid.uuid4())}).status_code == 302
+    command.refresh_from_db()
+    assert command.state == "cancelled"
