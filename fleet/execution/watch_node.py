@@ -171,6 +171,7 @@ class NodeWatch(threading.Thread):
         self.silence_why = error.sentence
         self.link.drop()
         if isinstance(error, HostKeyError):
+            logger.warning("%s", error)
             self.shift.record_key(self.host, error)
 
     def _tend(self) -> None:

@@ -211,6 +211,11 @@ def test_a_ready_unit_on_a_node_that_is_away_stays_and_is_in_doubt():
     move = rules.decide(seen)
     assert (move.to, move.doubt) == (None, rules.UNSEEN)
     assert "h100-004 cannot be reached" in said(move.explanation)
+    lately, long_ago = NOW - timedelta(seconds=20), NOW - timedelta(seconds=46)
+    fresh = rules.GoldenSeen(tried_at=lately, ok_at=lately)
+    assert rules.decide(replace(seen, golden=fresh)).doubt == "", "every rank answered with it"
+    for stale in (replace(fresh, ok_at=long_ago), replace(fresh, misses=1)):
+        assert rules.decide(replace(seen, golden=stale)).doubt == rules.UNSEEN
 
 
 def test_evidence_is_frozen_before_anything_is_stopped():

@@ -142,6 +142,9 @@ def test_what_a_person_judged_is_taken_down_and_does_not_pull_it_again(units):
 def test_a_unit_on_a_node_that_is_away_does_not_count_as_ready(units):
     Host.objects.filter(name="h100-002").update(reach=Host.Reach.UNREACHABLE)
     launches_advance()
+    assert shown("ready") == 5, "it answered rightly just now"
+    Scrape.objects.update(ok_at=timezone.now() - timedelta(minutes=2))
+    launches_advance()
     unit = units[0].replica
     unit.refresh_from_db()
     assert (unit.state, unit.shown_state) == ("ready", "unseen")
