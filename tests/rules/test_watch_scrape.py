@@ -1,5 +1,6 @@
 import json
 
+from fleet.execution.message import said
 from fleet.execution.watch_scrape import judge_golden, judge_metrics, sum_families, token_counters
 
 DUMP = b"""# HELP vllm:generation_tokens_total x
@@ -32,7 +33,8 @@ def test_metrics_are_summed_over_their_series_and_nan_is_no_reading() -> None:
 def test_an_answer_without_the_wanted_metrics_is_an_error() -> None:
     assert judge_metrics(200, DUMP, ["python_info"], 1.0).is_ok
     assert not judge_metrics(200, b"", ["python_info"], 1.0).is_ok
-    assert judge_metrics(503, DUMP, ["python_info"], 1.0).error == "HTTP 503, 200 expected"
+    refused = judge_metrics(503, DUMP, ["python_info"], 1.0)
+    assert said(refused.error) == "HTTP 503, 200 expected"
 
 
 def test_only_the_exact_golden_answer_is_right() -> None:
