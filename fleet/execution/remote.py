@@ -203,15 +203,23 @@ class Connection:
         try:
             channel.exec_command(command)
             channel.settimeout(max(0.01, until - time.monotonic()))
-            channel.sendall(text)
-            if not stdin_open:
-                channel.shutdown_write()
+            self._tell(channel, text, until, stdin_open)
         except (SSHException, OSError, EOFError) as error:
             body.close()
             raise self._broken(error, until, may_have_run=True) from error
         finally:
             guard.cancel()
         return body
+
+    def _tell(self, channel: paramiko.Channel, text: bytes, until: float, stdin_open: bool) -> None:
+        """Send a call's stdin. What ended before it was told anything has answered: NOSHIM, for one."""
+        try:
+            channel.sendall(text)
+            if not stdin_open:
+                channel.shutdown_write()
+        except OSError:
+            if not (channel.closed and self.is_alive and time.monotonic() < until):
+                raise
 
     def _open(self, kind: str, until: float, **target: Any) -> paramiko.Channel:
         if not self._slots.acquire(timeout=max(0.0, until - time.monotonic())):

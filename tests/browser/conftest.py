@@ -77,7 +77,7 @@ def served(console_python: Callable[[str], str], state_dir: Path) -> Iterator[st
         yield base
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
     if chromium_path() is None:
         pytest.skip("no Chromium is installed; run `make install` as root")

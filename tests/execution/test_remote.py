@@ -238,6 +238,12 @@ class TestCalls:
         with pytest.raises(wire.WireError):
             link.shim(*words, deadline=5)
 
+    def test_an_answer_given_before_the_call_was_heard_is_read(self, link):
+        """A shell that ends at once closes the channel while the text is still on its way."""
+        body = link._exec("echo answered", b"x" * 8_000_000, time.monotonic() + 20, False)
+        assert body.read_line() == b"answered"
+        body.close()
+
 
 class TestForcedCommand:
     def forced(self, make_sshd, text: bytes) -> Connection:
