@@ -1,0 +1,1 @@
+"""Adapters of proxies: how desired traffic becomes a configuration."""

@@ -1,0 +1,89 @@
+"""What stops a rollout by itself: each trigger judged from readings. No data is never quiet. Pure.
+
+Source: manual A 13; NUMBERS.md (a fired trigger halts within 10 s). Rates are of the new revision only.
+"""
+
+from dataclasses import dataclass
+
+from fleet.rules.message import say
+
+QUIET, FIRED, NO_DATA = "quiet", "fired", "no_data"
+GOLDEN, ERROR_RATE = "golden", "error_rate"
+# A lone miss proves nothing (releases/rules/launch.py); the second in a row does.
+GOLDEN_MISSES = 2
+
+
+@dataclass(frozen=True)
+class GoldenReading:
+    """The recurring golden probe of one unit on the new revision. `age_s` is None when none was tried."""
+
+    unit: str
+    misses: int
+    is_wrong_answer: bool
+    age_s: float | None
+
+
+@dataclass(frozen=True)
+class ErrorReading:
+    """What the proxy counted of the new revision within the window."""
+
+    requests: int
+    errors: int
+    age_s: float | None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Rates in percent, times in seconds. `error_min`: below so many requests a rate says nothing."""
+
+    error_percent: float = 1.0
+    error_min: int = 20
+    stale_s: float = 60.0
+
+
+@dataclass(frozen=True)
+class Trigger:
+    """One row of the trigger panel."""
+
+    name: str
+    state: str
+    found: str
+    limit: str
+
+
+def judge_golden(readings: tuple[GoldenReading, ...], limits: Limits) -> Trigger:
+    """Fire on two misses in a row at any unit; a unit that was not asked lately is no data."""
+    limit = say("%(count)s misses in a row", count=GOLDEN_MISSES)
+    for one in readings:
+        if one.misses >= GOLDEN_MISSES:
+            pattern = (
+                "%(unit)s: wrong answer %(misses)s times"
+                if one.is_wrong_answer
+                else "%(unit)s: no answer %(misses)s times"
+            )
+            return Trigger(GOLDEN, FIRED, say(pattern, unit=one.unit, misses=one.misses), limit)
+    silent = [one.unit for one in readings if one.age_s is None or one.age_s > limits.stale_s]
+    if silent or not readings:
+        return Trigger(
+            GOLDEN, NO_DATA, say("not asked: %(units)s", units=", ".join(silent) or "-"), limit
+        )
+    return Trigger(GOLDEN, QUIET, say("%(count)s units answer right", count=len(readings)), limit)
+
+
+def judge_errors(reading: ErrorReading | None, limits: Limits) -> Trigger:
+    """Fire above the error rate; too few requests or an old reading are no data."""
+    limit = f"{limits.error_percent:g} %"
+    if reading is None or reading.age_s is None or reading.age_s > limits.stale_s:
+        return Trigger(ERROR_RATE, NO_DATA, say("the proxy was not read"), limit)
+    percent = 100.0 * reading.errors / reading.requests if reading.requests else 0.0
+    found = say(
+        "%(percent)s %% of %(requests)s requests",
+        percent=f"{percent:.2g}",
+        requests=reading.requests,
+    )
+    # A few errors among few requests are judged too: as many errors as the limit allows of `error_min`, and more.
+    allowed = limits.error_percent / 100.0 * max(reading.requests, limits.error_min)
+    if reading.errors > max(allowed, 1.0):
+        return Trigger(ERROR_RATE, FIRED, found, limit)
+    state = NO_DATA if reading.requests < limits.error_min else QUIET
+    return Trigger(ERROR_RATE, state, found, limit)

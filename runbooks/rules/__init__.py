@@ -1,0 +1,1 @@
+"""Rules of runbooks: books, runs, incidents. Pure."""
