@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -21,15 +22,15 @@ _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _FORK = multiprocessing.get_context("fork")
 
 
-class Started:
+class Started(ABC):
     """A started child in a session of its own; `output` reads both of its streams, not blocking."""
 
     pid: int
     output: int
 
+    @abstractmethod
     def poll(self) -> int | None:
         """Return the exit code (negative for a signal), None while it runs."""
-        raise NotImplementedError
 
     def signal(self, number: int) -> None:
         if self.poll() is None:
