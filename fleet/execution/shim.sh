@@ -257,8 +257,15 @@ do_run() { # DIR BOOT CONTAINER CAP EVERY ARGV: the runner, alone in its session
     run_once "$@"
     rc=$?
     if [ $rc != 0 ] && [ -n "$container" ]; then attach || return; fi
-    [ -f "$dir/ident" ] || return
-    printf '%s\n' $rc 1<>"$dir/rc.new" && { sync "$dir/rc.new"; mv -f "$dir/rc.new" "$dir/rc"; }
+    [ ! -f "$dir/ident" ] || record
+}
+record() { # the exit code; a stop signals all of the session until it is empty, and must not lose it
+    trap '' TERM INT HUP QUIT
+    tries=50
+    until printf '%s\n' $rc 1<>"$dir/rc.new" && { sync "$dir/rc.new"; mv -f "$dir/rc.new" "$dir/rc"; }; do
+        [ $tries -gt 0 ] || return
+        pause; tries=$((tries - 1))
+    done
 }
 run_once() { # ARGV: the child writes its identity first, and becomes the command
     (
@@ -291,6 +298,7 @@ attach() { # the client ended badly: as long as its container lives, follow that
         run_once docker logs --follow --since "$since" "$box"
         clock; patience=$((cs + 12000)) refused=''; pause
     done
+    return 0 # the loop's own status is that of a pause, which a stop may have ended
 }
 find_box() { # -> box (an id or silent); 1: no container of ours lives, and rc is that of the one that ended
     ids=$(timeout 10 docker ps -a -q --no-trunc --filter "label=fleet.subject=$subject" 2>/dev/null) || {

@@ -220,6 +220,16 @@ class TestStop:
         assert (answer["answer"], answer["rc"]) == ("GONE", 3)
         assert node.processes("s1") == []
 
+    def test_the_tools_that_record_the_exit_code_outlive_the_stop(self, node: LocalNode):
+        slow = node.home / "bin" / "mv"
+        slow.parent.mkdir()
+        slow.write_text('#!/bin/sh\nsleep 0.4\nexec /bin/mv "$@"\n')
+        slow.chmod(0o755)
+        node.path = f"{slow.parent}:{node.path}"
+        node.start("s1", 1, ["sleep", "100"])
+        answer = node.stop("s1", 2, 10)
+        assert (answer["answer"], answer["rc"]) == ("GONE", 143)
+
     def test_other_subjects_and_other_homes_are_left_alone(self, node: LocalNode):
         with local_node() as other:
             for one, subject in ((node, "s1"), (node, "s10"), (other, "s1")):
