@@ -4,6 +4,7 @@
 SYSTEM_NEEDS='sshd openssh-server
 ssh openssh-client
 rsync rsync
+busybox busybox
 haproxy haproxy
 chromium chromium
 font:Inter fonts-inter
