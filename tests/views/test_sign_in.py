@@ -1,8 +1,12 @@
+import io
+import os
+import pwd
 from datetime import timedelta
 
 import pytest
 from axes.models import AccessAttempt
 from django.contrib.auth import get_user_model
+from django.core.management import call_command
 from django.db.models import F
 from django.test import Client
 
@@ -130,6 +134,42 @@ def test_tries_while_a_name_is_closed_do_not_close_it_for_longer(bo):
     fail(bo, 3)
     minutes_pass(2)
     assert attempt(client(), bo, WORD).status_code == 302
+
+
+@pytest.mark.parametrize(
+    ("command", "subject"),
+    [
+        (["axes_reset_username", "bo"], ("person", "bo")),
+        (["axes_reset_ip", "127.0.0.1"], ("address", "127.0.0.1")),
+        (["axes_reset_ip_username", "127.0.0.1", "bo"], ("person", "bo")),
+        (["axes_reset"], ("address", "all")),
+    ],
+)
+def test_lifting_a_lock_is_told_once_with_who_did_it(bo, command, subject, monkeypatch):
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    fail(bo, 5)
+    for _ in range(2):  # the second finds nothing to lift
+        call_command(*command, stdout=io.StringIO())
+    told = TrailEntry.objects.get(verb="sign_in.unlock")
+    assert (told.actor, told.source) == (f"shell:{pwd.getpwuid(os.getuid()).pw_name}", "command")
+    assert (told.object_kind, told.object_id) == subject
+    assert attempt(client(), bo, WORD).status_code == 302
+
+
+def test_lifting_a_lock_under_sudo_names_who_called_it(bo, monkeypatch):
+    monkeypatch.setenv("SUDO_UID", "4294967")  # nobody's number
+    fail(bo, 5)
+    call_command("axes_reset", stdout=io.StringIO())
+    assert TrailEntry.objects.get(verb="sign_in.unlock").actor == "shell:4294967"
+
+
+def test_forgiving_by_a_success_or_by_time_lifts_no_lock_and_is_not_told(bo):
+    fail(bo, 4)
+    attempt(client(), bo, WORD)
+    fail(bo, 5)
+    minutes_pass(16)
+    attempt(client(), bo, WORD)
+    assert not TrailEntry.objects.filter(verb="sign_in.unlock").exists()
 
 
 def test_a_closed_name_and_an_unknown_closed_name_look_the_same(bo):
