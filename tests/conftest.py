@@ -14,7 +14,13 @@ from tests import services, waiting
 from tests.children import Child, end_child, start_child
 
 ROOT = Path(__file__).resolve().parents[1]
-_PURE = ("tests/rules/", "tests/readings/", "tests/lab_engine/", "tests/test_layers.py")
+_PURE = (
+    "tests/rules/",
+    "tests/readings/",
+    "tests/lab_engine/",
+    "tests/test_layers.py",
+    "tests/test_fault_points.py",
+)
 
 
 # How fast examples come says something about the machine, not about the code.

@@ -23,6 +23,7 @@ from fleet.execution.models import Command, Subject
 from tests.children import end_child, start_child
 from tests.execution.orders import fresh, order_probe, order_start, order_stop
 from tests.execution.workers import ROOT, Hand, is_live, settle
+from tests.fault_points import DISPATCH_POINTS, HAND_POINTS
 from tests.waiting import wait_until
 
 # Only the kernel's tables are emptied after each test: flushing all of them costs seconds.
@@ -97,18 +98,7 @@ def assert_started_once(sshd, command: Command) -> None:
 
 
 class TestHorseDies:
-    @pytest.mark.parametrize(
-        "point",
-        [
-            "claimed",
-            "connected",
-            "permitted",
-            "start-sent",
-            "answer-read",
-            "before-settle-commit",
-            "after-settle-commit",
-        ],
-    )
+    @pytest.mark.parametrize("point", HAND_POINTS)
     def test_at_any_point_the_start_happens_once(self, sshd, hand, arm, point):
         fired = arm(point)
         command = order_start(sshd.host(), [*COUNTED, "s1"])
@@ -118,7 +108,7 @@ class TestHorseDies:
 
 
 class TestDispatcherDies:
-    @pytest.mark.parametrize("point", ["after-commit-before-enqueue", "after-enqueue"])
+    @pytest.mark.parametrize("point", DISPATCH_POINTS)
     def test_the_row_alone_is_the_order(self, sshd, hand, hand_env, tmp_path, point):
         host = sshd.host()
         code = (

@@ -13,26 +13,8 @@ from fleet.lab import procs
 from tests import services
 from tests.children import Child
 from tests.consoles import RunningConsole
+from tests.fault_points import CONDUCTOR_POINTS, HAND_POINTS
 
-HAND_POINTS = [
-    "claimed",
-    "connected",
-    "permitted",
-    "start-sent",
-    "answer-read",
-    "before-settle-commit",
-    "after-settle-commit",
-]
-CONDUCTOR_POINTS = [
-    "launch-decided",
-    "launch-preflight",
-    "launch-starting",
-    "launch-loading",
-    "launch-warming",
-    "launch-ready",
-    "after-commit-before-enqueue",
-    "after-enqueue",
-]
 ALL_POINTS = [*HAND_POINTS, *CONDUCTOR_POINTS]
 # Who is killed, and at which points: a horse and a tick die where they stand, their owners around them.
 VICTIMS = {

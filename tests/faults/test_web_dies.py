@@ -12,6 +12,7 @@ from fleet.models import Member, TrailEntry
 from releases.models import Launch, Release
 from tests.browser.scene import CONTENT
 from tests.factories import make_node, make_pool, make_replica
+from tests.fault_points import WEB_POINT
 from tests.live.reader import session_key
 from tests.waiting import wait_until
 
@@ -73,7 +74,7 @@ def post_launch(port: int, session: str, key: str, version: int) -> tuple[int, s
 
 def test_a_launch_is_made_once_by_a_request_that_is_sent_again(unit, start_web):
     key, session = str(uuid.uuid4()), session_key("ana")
-    web, port = start_web(FAULT_POINT="launch-created")
+    web, port = start_web(FAULT_POINT=WEB_POINT)
     with pytest.raises(http.client.RemoteDisconnected):
         post_launch(port, session, key, unit.version)
     web.wait(timeout=20)
