@@ -45,6 +45,7 @@ INSTALLED_APPS = [
     "fleet.execution",
     "fleet",
     "releases",
+    "runbooks",
 ]
 
 MIDDLEWARE = [

@@ -52,12 +52,16 @@ class Replica(models.Model):
     class Doubt(models.TextChoices):
         HELD = "held", _("Held by the brake")
         UNSEEN = "unseen", _("Unconfirmed")
+        HUNG = "hung", _("Hung")
 
     pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="replicas")
     name = models.CharField(max_length=48, unique=True)
     state = models.CharField(max_length=10, choices=State, default=State.PLANNED)
     explanation = models.TextField(blank=True)
     generation = models.PositiveIntegerField(default=0, help_text="of its newest launch")
+    is_canary = models.BooleanField(
+        default=False, help_text="a rollout's own unit on spares; gone when the rollout is over"
+    )
     state_at = models.DateTimeField(auto_now_add=True)
     doubt = models.CharField(
         max_length=6,

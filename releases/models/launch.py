@@ -35,6 +35,9 @@ class Launch(models.Model):
     cause = models.TextField(
         blank=True, help_text="why it is being taken down; empty for a wanted stop"
     )
+    first_weight = models.PositiveSmallIntegerField(
+        null=True, help_text="traffic once ready, in percent; null: as the pool's serving release"
+    )
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
     )

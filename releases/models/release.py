@@ -1,5 +1,6 @@
 """A release: an immutable, sealed set. Rolled out and rolled back only as a whole."""
 
+from django.conf import settings
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
@@ -25,7 +26,12 @@ class Release(models.Model):
     content = models.JSONField()
     content_sha256 = models.CharField(max_length=64, unique=True)
     is_rehearsal = models.BooleanField(default=False)
+    author = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
     sealed_at = models.DateTimeField(null=True)
+    reviewed_at = models.DateTimeField(null=True)
     version = models.PositiveIntegerField(default=1)
 
     class Meta:
