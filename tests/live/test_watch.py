@@ -117,20 +117,20 @@ def test_a_frozen_watch_judges_nothing_and_counts_nothing(
     wait_until(lambda: Host.objects.filter(reach="ok").count() == 2, 60, "both nodes")
     os.kill(watch.pid, signal.SIGSTOP)
     try:
-        seen_at = Host.objects.get(pk=node.host.pk).seen_at
-        time.sleep(8)  # longer than the (scaled) 60 s after which a silent node is unreachable
-        assert Host.objects.get(pk=node.host.pk).seen_at == seen_at, "ages grow"
+        time.sleep(1)  # what it had sent before is written by now
+        seen_at = Host.objects.latest("seen_at").seen_at
+        time.sleep(7)  # longer than the (scaled) 60 s after which a silent node is unreachable
+        assert Host.objects.latest("seen_at").seen_at == seen_at, "ages grow"
     finally:
         os.kill(watch.pid, signal.SIGCONT)
-    worst: set[str] = set()
-
-    def is_fresh() -> bool:
-        hosts = list(Host.objects.all())
-        worst.update(host.reach for host in hosts)
-        return all(host.seen_at > seen_at for host in hosts)
-
-    wait_until(is_fresh, 30, "fresh answers")
-    assert worst == {"ok"}
+    wait_until(
+        lambda: Host.objects.filter(reach="ok", seen_at__gt=seen_at).count() == 2,
+        60,
+        "fresh answers",
+    )
+    assert "this process stood still for" in watch.log
+    # Nor for a moment. A busy machine may well answer late enough to be suspect, never for so long.
+    assert "is unreachable" not in watch.log
 
 
 @pytest.mark.parametrize("fault_name", ["ssh.refused", "ssh.silent"])
@@ -139,21 +139,25 @@ def test_a_node_that_takes_no_connection_becomes_unreachable_and_stops_no_other(
 ) -> None:
     node.start("t-other", ["sh", "-c", COUNT.format(lines=3000) + "; sleep 600"])
     other = hosts[1]
-    start_watch()
+    watch = start_watch()
     wait_until(lambda: Host.objects.filter(reach="ok").count() == 2, 60, "both nodes")
     fault = lab.fault(other.name, fault_name)
-    wait_until(lambda: Host.objects.get(pk=other.pk).reach == "suspect", 60, "suspect")
     wait_until(lambda: Host.objects.get(pk=other.pk).reach == "unreachable", 60, "unreachable")
+    assert f"{other.name} is suspect after" in watch.log
     found = Host.objects.get(pk=other.pk)
     assert found.misses >= 12
     assert found.missed_since
     assert found.explanation
-    assert Host.objects.get(pk=node.host.pk).reach == "ok"
-    wait_until(lambda: LogStream.objects.get().line_count == 3000, 30, "the other node's lines")
+    wait_until(lambda: LogStream.objects.get().line_count == 3000, 60, "the other node's lines")
     lab.clear(other.name, fault)
-    wait_until(lambda: Host.objects.get(pk=other.pk).reach == "ok", 60, "reachable again")
-    found = Host.objects.get(pk=other.pk)
-    assert (found.misses, found.missed_since) == (0, None)
+    wait_until(lambda: _reach(other) == ("ok", 0, None), 60, "reachable again, nothing missed")
+    wait_until(lambda: _reach(node.host) == ("ok", 0, None), 60, "the other node as it was")
+    assert f"{node.host.name} is unreachable" not in watch.log
+
+
+def _reach(host: Host) -> tuple[str, int, Any]:
+    """Read at once: a node that is a little late misses a period and is well again the next moment."""
+    return Host.objects.values_list("reach", "misses", "missed_since").get(pk=host.pk)
 
 
 @pytest.mark.parametrize(
