@@ -279,6 +279,11 @@ class TestEveryWriteIsToldOnce:
         told = self.send(client, "dana", "host-key-sign", change, decision="withdraw")
         assert told.verb == "host_key.withdraw"
 
+    def test_kept_host_key(self, client):
+        kept = {"fingerprint": fingerprint(self.KEYS[0]), "decision": "keep"}
+        told = self.send(client, "dana", "host-key", {"name": "h100-001"}, **kept)
+        assert told.verb == "host_key.keep"
+
     def test_brake(self, client):
         Brake.objects.create(cause="too many")
         assert self.send(client, "ana", "brake-clear", {}).before == {"cause": "too many"}

@@ -1,5 +1,6 @@
 """Host keys: a first key needs one admin, a changed key needs both fingerprints, a reason and a second person.
 
+A node that shows its pinned key again needs one admin: that trusts no other key than the one trusted before.
 Not in charge of noticing a changed key: the kernel sets `key_state`, the tick adds the hold (services/reach.py).
 """
 
@@ -47,7 +48,7 @@ def host_key_accept(
         )
     _demand_same(host.offered_key, fingerprint, _("offered key"))
     if host.key_state == Host.Key.UNSET:
-        _pin(node, host, actor=actor, verb="host_key.accept", reason=reason)
+        _pin(node, host, host.offered_key, actor=actor, verb="host_key.accept", reason=reason)
         return None
     _demand_same(host.host_key, old_fingerprint, _("pinned key"))
     return _request(node, host, reason=reason, actor=actor, user=user)
@@ -70,7 +71,7 @@ def host_key_sign(*, change: KeyChange, actor: Actor, user: Any) -> KeyChange:
             % {"node": host.name}
         )
     KeyChange.objects.filter(pk=change.pk).update(signed_by=user, closed_at=Now())
-    _pin(node, host, actor=actor, verb="host_key.sign", reason=change.reason)
+    _pin(node, host, host.offered_key, actor=actor, verb="host_key.sign", reason=change.reason)
     change.refresh_from_db()
     return change
 
@@ -85,6 +86,27 @@ def host_key_withdraw(*, change: KeyChange, reason: str, actor: Actor) -> None:
     if not KeyChange.objects.filter(pk=change.pk, closed_at=None).update(closed_at=Now()):
         raise Conflict(_("This request was already decided. Reload the page."))
     _tell(node, "host_key.withdraw", actor, reason, before={"new": _short(change.new_key)})
+
+
+@transaction.atomic
+def host_key_keep(
+    *, node: Node, fingerprint: str, reason: str, actor: Actor, user: Any = None
+) -> None:
+    """Unblock a node that shows its pinned key again; a request for the other key is closed unsigned.
+
+    `fingerprint` is that of the pinned key, as the person compared it. Nobody is believed by this: every
+    connection compares the key before anything is sent, and another one blocks the node again.
+    Raises NotAllowed, Conflict, NeedsReason.
+    """
+    host = _lock(node)
+    permit_demand(user, "host-key", pools_of_nodes([node])[node.pk])
+    if host.key_state != Host.Key.CHANGED:
+        raise Conflict(
+            _("No changed key blocks %(node)s any more. Reload the page.") % {"node": host.name}
+        )
+    _demand_same(host.host_key, fingerprint, _("pinned key"))
+    KeyChange.objects.filter(host=host, closed_at=None).update(closed_at=Now())
+    _pin(node, host, host.host_key, actor=actor, verb="host_key.keep", reason=reason)
 
 
 def _request(node: Node, host: Host, *, reason: str, actor: Actor, user: Any) -> KeyChange:
@@ -109,13 +131,19 @@ def _request(node: Node, host: Host, *, reason: str, actor: Actor, user: Any) ->
     return change
 
 
-def _pin(node: Node, host: Host, *, actor: Actor, verb: str, reason: str) -> None:
-    old, new = host.host_key, host.offered_key
+def _pin(node: Node, host: Host, key: str, *, actor: Actor, verb: str, reason: str) -> None:
+    """Pin a key and end the hold. What was known of reachability is older: unknown until the watch got in."""
     Host.objects.filter(pk=host.pk).update(
-        host_key=new, offered_key="", key_state=Host.Key.PINNED, explanation=""
+        host_key=key,
+        offered_key="",
+        key_state=Host.Key.PINNED,
+        reach=Host.Reach.UNKNOWN,
+        misses=0,
+        missed_since=None,
+        explanation="",
     )
-    before, after = {"fingerprint": _short(old)}, {"fingerprint": _short(new)}
-    _tell(node, verb, actor, reason, before=before, after=after)
+    before = {"fingerprint": _short(host.host_key), "offered": _short(host.offered_key)}
+    _tell(node, verb, actor, reason, before=before, after={"fingerprint": _short(key)})
     held = Hold.objects.filter(node=node, owner=HOST_KEY, lifted_at=None)
     holds_lift(holds=held, reason=f"key pinned by {actor.name}", actor=rule_actor(HOST_KEY))
     node.host.refresh_from_db()

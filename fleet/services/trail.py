@@ -18,7 +18,7 @@ from fleet.rules.refusals import NeedsReason
 
 # Verbs that take something away from somebody: without words the next person on call cannot judge them.
 VERBS_WITH_REASON = frozenset({"cancel", "stop", "lift", "override", "drain", "reject", "clear"})
-NAMES_WITH_REASON = frozenset({"hold.add", "host_key.request"})
+NAMES_WITH_REASON = frozenset({"hold.add", "host_key.request", "host_key.keep"})
 
 
 @dataclass(frozen=True)

@@ -78,15 +78,21 @@ def hold_lift(request: HttpRequest, name: str, pk: int) -> HttpResponse:
 
 @require_POST
 def host_key(request: HttpRequest, name: str) -> HttpResponse:
-    """Accept a first key, or ask for a changed one; the posted fingerprints say what the person compared."""
-    hosts.host_key_accept(
-        node=_node(name),
-        fingerprint=request.POST.get("fingerprint", ""),
-        old_fingerprint=request.POST.get("old_fingerprint", ""),
-        reason=request.POST.get("reason", ""),
-        actor=actor_of(request),
-        user=request.user,
-    )
+    """Accept a first key, ask for a changed one, or keep the pinned one that a node shows again.
+
+    The posted fingerprints say what the person compared.
+    """
+    words = {
+        "node": _node(name),
+        "fingerprint": request.POST.get("fingerprint", ""),
+        "reason": request.POST.get("reason", ""),
+        "actor": actor_of(request),
+        "user": request.user,
+    }
+    if request.POST.get("decision") == "keep":
+        hosts.host_key_keep(**words)
+    else:
+        hosts.host_key_accept(**words, old_fingerprint=request.POST.get("old_fingerprint", ""))
     return _back(request, "node", name)
 
 

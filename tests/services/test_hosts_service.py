@@ -1,10 +1,13 @@
 import pytest
 
 from fleet.execution.models import Host
+from fleet.execution.remote_errors import HostKeyChanged
+from fleet.execution.results import host_key_seen
 from fleet.models import Hold, KeyChange, TrailEntry
 from fleet.rules.hostkeys import fingerprint
 from fleet.rules.refusals import Conflict, NeedsReason, NotAllowed
-from fleet.services.hosts import host_key_accept, host_key_sign, host_key_withdraw
+from fleet.selectors.nodes import placeable
+from fleet.services.hosts import host_key_accept, host_key_keep, host_key_sign, host_key_withdraw
 from fleet.services.inventory import inventory_import
 from fleet.services.reach import reach_settle
 from tests.factories import host_key, make_actor, make_node, make_person
@@ -31,6 +34,10 @@ def ask(node, who="dana", **fields):
     )
 
 
+def sign(change, who="bo"):
+    host_key_sign(change=change, actor=make_actor(who), user=make_person(who))
+
+
 def test_one_admin_pins_a_first_key():
     node = make_node(host={"key_state": Host.Key.UNSET, "host_key": "", "offered_key": NEW})
     assert ask(node, old="", reason="") is None
@@ -55,7 +62,7 @@ def test_a_changed_key_is_pinned_by_two_people_and_its_hold_ends():
     node = changed_node()
     change = ask(node)
     assert Host.objects.get().key_state == Host.Key.CHANGED
-    host_key_sign(change=change, actor=make_actor("bo"), user=make_person("bo"))
+    sign(change)
     host = Host.objects.get()
     assert (host.host_key, host.key_state) == (NEW, Host.Key.PINNED)
     assert not Hold.objects.filter(lifted_at=None).exists()
@@ -68,13 +75,13 @@ def test_a_changed_key_is_pinned_by_two_people_and_its_hold_ends():
 def test_the_person_who_asked_cannot_sign():
     change = ask(changed_node())
     with pytest.raises(NotAllowed, match="second person"):
-        host_key_sign(change=change, actor=make_actor("dana"), user=make_person("dana"))
+        sign(change, "dana")
 
 
 def test_an_operator_cannot_sign():
     change = ask(changed_node())
     with pytest.raises(NotAllowed):
-        host_key_sign(change=change, actor=make_actor("ana"), user=make_person("ana"))
+        sign(change, "ana")
 
 
 @pytest.mark.parametrize(
@@ -95,7 +102,7 @@ def test_a_signature_is_void_when_the_node_shows_yet_another_key():
     change = ask(changed_node())
     Host.objects.update(offered_key=host_key(3))
     with pytest.raises(Conflict, match="another key"):
-        host_key_sign(change=change, actor=make_actor("bo"), user=make_person("bo"))
+        sign(change)
 
 
 def test_one_request_waits_at_a_time_and_can_be_withdrawn():
@@ -105,6 +112,69 @@ def test_one_request_waits_at_a_time_and_can_be_withdrawn():
         ask(node)
     host_key_withdraw(change=change, reason="wrong node", actor=make_actor("dana"))
     assert ask(node).pk != change.pk
+
+
+def keep(node, who="dana", **fields):
+    wanted = {"fingerprint": fingerprint(OLD), "reason": "its old board is back", **fields}
+    host_key_keep(node=node, actor=make_actor(who), user=make_person(who), **wanted)
+
+
+def test_a_node_that_shows_its_pinned_key_again_needs_one_admin():
+    node = changed_node()
+    keep(node)
+    host = Host.objects.get()
+    assert (host.host_key, host.key_state, host.offered_key) == (OLD, Host.Key.PINNED, "")
+    assert not Hold.objects.filter(lifted_at=None).exists()
+    told = TrailEntry.objects.get(verb="host_key.keep")
+    assert (told.actor, told.reason) == ("dana", "its old board is back")
+    assert fingerprint(NEW) in told.before["offered"]
+    assert fingerprint(OLD) in told.after["fingerprint"]
+    with pytest.raises(Conflict, match="any more"):
+        keep(node)
+
+
+@pytest.mark.parametrize("decide", [keep, lambda node: sign(ask(node))], ids=["kept", "signed"])
+def test_an_unblocked_node_takes_work_only_after_the_watch_got_in(decide):
+    decide(changed_node())
+    assert Host.objects.get().reach == Host.Reach.UNKNOWN
+    assert not placeable().exists()
+
+
+def test_keeping_the_pinned_key_closes_the_request_for_the_other_unsigned():
+    node = changed_node()
+    change = ask(node)
+    keep(node)
+    change.refresh_from_db()
+    assert change.closed_at is not None
+    assert change.signed_by is None
+    with pytest.raises(Conflict, match="already decided"):
+        sign(change)
+    assert Host.objects.get().host_key == OLD
+
+
+def test_another_key_blocks_a_node_again_whose_pinned_key_was_kept():
+    node = changed_node()
+    keep(node)
+    host_key_seen(Host.objects.get(), HostKeyChanged("another key", NEW, node=node.name))
+    reach_settle()
+    assert Host.objects.get().key_state == Host.Key.CHANGED
+    assert Hold.objects.filter(lifted_at=None).count() == 1
+
+
+@pytest.mark.parametrize(
+    ("who", "fields", "refusal"),
+    [
+        ("bo", {}, NotAllowed),
+        ("dana", {"reason": " "}, NeedsReason),
+        ("dana", {"fingerprint": fingerprint(NEW)}, Conflict),
+    ],
+)
+def test_keeping_the_pinned_key_takes_an_admin_its_fingerprint_and_a_reason(who, fields, refusal):
+    node = changed_node()
+    with pytest.raises(refusal):
+        keep(node, who, **fields)
+    assert Host.objects.get().key_state == Host.Key.CHANGED
+    assert Hold.objects.filter(lifted_at=None).count() == 1
 
 
 ROW = {
