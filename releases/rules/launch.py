@@ -198,7 +198,13 @@ def _start_trouble(seen: Snapshot) -> str:
 
 # Kinds of failure that tell what another rank's death did to this one; the higher, the less telling.
 _ECHOES = {"watchdog": 1, "rpc_timeout": 2, "engine_fatal": 3, "engine_dead": 3}
+# Kinds whose line is that of a rank which waits; the rank that hangs may have said nothing.
+_WAITS = frozenset({"watchdog", "rpc_timeout"})
 _BY_LOG = "%(node)s (position %(position)s): %(failure)s"
+_BY_WAIT = (
+    "A rank hangs or is lost; which one is not known. "
+    "%(node)s (position %(position)s) waited for it in vain: %(failure)s"
+)
 _BY_EXIT = "%(node)s lost its ranks: the engine ended with exit code %(rc)s. %(why)s"
 _BY_ABSENCE = "%(node)s lost its ranks: the engine's process is no longer there."
 
@@ -219,7 +225,7 @@ def _lost_by_boot(seen: Snapshot) -> str:
 def _lost_by_log(seen: Snapshot) -> str:
     """The most telling line of all logs: a dead worker's own, before those of ranks that missed it."""
     told = [
-        (_ECHOES.get(kind, 0), place.position, place.node, text)
+        (_ECHOES.get(kind, 0), place.position, place.node, kind, text)
         for place in seen.positions
         if place.failure
         for kind, text in (
@@ -230,7 +236,9 @@ def _lost_by_log(seen: Snapshot) -> str:
     ]
     if not told:
         return ""
-    _, position, node, text = min(told, key=lambda one: one[:2])
+    _, position, node, kind, text = min(told, key=lambda one: one[:2])
+    if kind in _WAITS:
+        return say(_BY_WAIT, node=node, position=position, failure=text)
     return say(_BY_LOG, node=node, position=position, failure=text)
 
 
@@ -381,7 +389,7 @@ def _freezing(seen: Snapshot) -> Move:
 
 def _better_cause(seen: Snapshot) -> str:
     """What the logs tell by now of a lost rank: an exit is often noticed before its last lines are read."""
-    if seen.cause.startswith((_BY_EXIT, _BY_ABSENCE, _BY_LOG)):
+    if seen.cause.startswith((_BY_EXIT, _BY_ABSENCE, _BY_LOG, _BY_WAIT)):
         return _lost_by_log(seen)
     return ""
 

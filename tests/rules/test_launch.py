@@ -84,17 +84,30 @@ def test_a_lost_rank_takes_the_unit_down_in_every_running_state(state, lost):
     assert "h100-004" in said(move.cause)
 
 
+WAITING = {
+    "failure": "RPC call to sample_tokens timed out.",
+    "failure_kind": "rpc_timeout",
+    "log_cause": "RPC call to sample_tokens timed out.",
+    "log_cause_kind": "rpc_timeout",
+}
+
+
 def test_the_rank_that_died_is_named_before_those_that_missed_it():
-    waiting = started(
-        0,
-        failure="RPC call to sample_tokens timed out.",
-        failure_kind="rpc_timeout",
-        log_cause="RPC call to sample_tokens timed out.",
-        log_cause_kind="rpc_timeout",
-    )
     dead = started(1, failure="Worker_TP11 died unexpectedly", failure_kind="worker_died")
-    cause = said(rules.decide(snapshot(rules.READY, waiting, dead)).cause)
+    cause = said(rules.decide(snapshot(rules.READY, started(0, **WAITING), dead)).cause)
     assert cause == "h100-004 (position 1): Worker_TP11 died unexpectedly"
+
+
+def test_a_node_that_waited_in_vain_is_not_named_as_the_one_that_hangs():
+    waiting = started(0, **WAITING)
+    cause = rules.decide(snapshot(rules.READY, waiting, started(1))).cause
+    assert said(cause) == (
+        "A rank hangs or is lost; which one is not known. "
+        "h100-003 (position 0) waited for it in vain: RPC call to sample_tokens timed out."
+    )
+    dead = started(1, failure="Worker_TP11 died", failure_kind="worker_died", evidence="done")
+    later = snapshot(rules.FREEZING, replace(waiting, evidence="done"), dead, cause=cause)
+    assert said(rules.decide(later).cause) == "h100-004 (position 1): Worker_TP11 died"
 
 
 def test_lines_read_while_evidence_is_frozen_make_the_cause_more_exact():
