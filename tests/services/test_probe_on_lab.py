@@ -5,7 +5,9 @@ import pytest
 from fleet.execution.hands import carry_out
 from fleet.execution.models import Command, Host
 from fleet.models import Fact, Gpu, Node, NodeProbe
+from fleet.rules.hostkeys import fingerprint
 from fleet.rules.message import said
+from fleet.services.hosts import host_key_keep
 from fleet.services.probes import probe_settle, probe_start
 from fleet.services.seed import fleet_seed
 from tests.execution.plain_sshd import Sshds, console_key
@@ -60,6 +62,24 @@ def test_a_changed_host_key_makes_one_node_unknown_and_not_the_other(nodes):
     host = Host.objects.get(pk=nodes[0].pk)
     assert host.key_state == Host.Key.CHANGED
     assert host.offered_key
+
+
+def test_keeping_the_pinned_key_believes_nobody_and_the_real_one_gets_in(nodes, lab):
+    node = nodes[0]
+    pinned, dana = fingerprint(node.host.host_key), make_person("dana")
+
+    def keep() -> str:
+        host_key_keep(
+            node=node, fingerprint=pinned, reason="back", actor=make_actor("dana"), user=dana
+        )
+        return probe([node])[node.name].verdict
+
+    lab.fault(node.name, "ssh.hostkey")
+    assert probe([node])[node.name].verdict == "unknown"
+    assert keep() == "unknown"
+    assert Host.objects.get(pk=node.pk).key_state == Host.Key.CHANGED
+    lab.clear(node.name)
+    assert keep() == "pass"
 
 
 def test_a_foreign_node_is_unknown_with_a_reason_for_each_missing_tool(settings, redis_client):
