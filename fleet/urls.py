@@ -25,5 +25,5 @@ urlpatterns = [
     path("nodes/<str:name>/holds/<int:pk>/lift/", acts.hold_lift, name="hold-lift"),
     path("nodes/<str:name>/host-key/", acts.host_key, name="host-key"),
     path("nodes/<str:name>/host-key/<int:pk>/", acts.host_key_sign, name="host-key-sign"),
-    path("brake/clear/", acts.brake_clear, name="brake-clear"),
+    path("brake/<int:pk>/clear/", acts.brake_clear, name="brake-clear"),
 ]

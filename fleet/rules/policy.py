@@ -57,6 +57,7 @@ PERMISSIONS: dict[str, Entry] = {
     "hold-lift": Entry(write=ACT, scope="node", is_versioned=True),
     "host-key": Entry(write=KEEP, scope="node", is_versioned=True),
     "host-key-sign": Entry(write=SIGN | KEEP, scope="node", is_versioned=True),
+    # its address names the brake that was read: one pulled since is not cleared unseen
     "brake-clear": Entry(write=ACT),
     # units and their launches
     "replica-list": Entry(read=READ),

@@ -26,6 +26,7 @@ WATCH_SILENT = timedelta(seconds=45)
 class ControlState:
     """Times are the database's. A process that never ran has no time."""
 
+    brake: int | None
     brake_cause: str
     ticked_at: datetime | None
     watched_at: datetime | None
@@ -33,7 +34,7 @@ class ControlState:
 
     @property
     def is_braked(self) -> bool:
-        return bool(self.brake_cause)
+        return self.brake is not None
 
     @property
     def is_conductor_silent(self) -> bool:
@@ -50,12 +51,13 @@ def _scaled(span: timedelta) -> timedelta:
 
 def control_parts() -> list[Any]:
     """Return the expressions of the parts, in the order in which ControlState takes them."""
-    brake = Brake.objects.filter(cleared_at=None).values("cause")[:1]
+    brake = Brake.objects.filter(cleared_at=None)
     often = Tick.objects.filter(name__in=Tick.OFTEN).order_by()
     behind = often.values(all=Value(1)).annotate(at_=Min("at")).values("at_")
     beat = Lease.objects.filter(name="watch").values("beaten_at")[:1]
     return [
-        Subquery(brake, output_field=TextField()),
+        Subquery(brake.values("pk")[:1]),
+        Subquery(brake.values("cause")[:1], output_field=TextField()),
         Subquery(behind, output_field=DateTimeField()),
         Subquery(beat, output_field=DateTimeField()),
         Now(),
@@ -64,5 +66,5 @@ def control_parts() -> list[Any]:
 
 def control_of(parts: Sequence[Any]) -> ControlState:
     """Build the state from a row of the parts."""
-    cause, ticked_at, watched_at, now = parts
-    return ControlState(cause or "", ticked_at, watched_at, now)
+    brake, cause, ticked_at, watched_at, now = parts
+    return ControlState(brake, cause or "", ticked_at, watched_at, now)

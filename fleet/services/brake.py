@@ -62,10 +62,13 @@ def brake_judge(now: datetime | None = None, turning: Replica | None = None) -> 
 
 
 @transaction.atomic
-def brake_clear(*, reason: str, actor: Actor) -> Brake:
-    """Let automatic actions run again because a person knows the cause. Raises NeedsReason, Conflict."""
-    brake = Brake.objects.select_for_update().filter(cleared_at=None).first()
-    if brake is None:
+def brake_clear(*, brake: Brake, reason: str, actor: Actor) -> Brake:
+    """Let automatic actions run again because a person knows the cause of this brake, and of no later one.
+
+    Raises NeedsReason, and Conflict when it was cleared already.
+    """
+    brake = Brake.objects.select_for_update().get(pk=brake.pk)
+    if brake.cleared_at is not None:
         raise Conflict(_("The brake is not on; somebody cleared it already."))
     trail_add(
         actor=actor,

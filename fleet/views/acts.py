@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 from django.views.decorators.http import require_POST
 
-from fleet.models import Hold, KeyChange, Node, NodeProbe
+from fleet.models import Brake, Hold, KeyChange, Node, NodeProbe
 from fleet.rules.refusals import Refused
 from fleet.selectors.nodes import nodes_selected
 from fleet.services import brake, holds, hosts, probes
@@ -110,9 +110,13 @@ def host_key_sign(request: HttpRequest, name: str, pk: int) -> HttpResponse:
 
 
 @require_POST
-def brake_clear(request: HttpRequest) -> HttpResponse:
+def brake_clear(request: HttpRequest, pk: int) -> HttpResponse:
     """Let automatic actions go on, with the reason of the person who looked."""
-    brake.brake_clear(reason=request.POST.get("reason", ""), actor=actor_of(request))
+    brake.brake_clear(
+        brake=get_object_or_404(Brake, pk=pk),
+        reason=request.POST.get("reason", ""),
+        actor=actor_of(request),
+    )
     return _back(request, "fleet-map")
 
 

@@ -8,7 +8,7 @@ from django.utils import timezone
 from fleet.execution.models import Host, Scrape, Subject
 from fleet.models import Brake, Replica, TrailEntry
 from fleet.rules.message import said
-from fleet.selectors.brake import is_braked
+from fleet.selectors.brake import brake_now, is_braked
 from fleet.services.brake import brake_clear, brake_judge
 from fleet.services.reach import reach_settle
 from releases.models import Launch, LaunchPosition, Release
@@ -133,7 +133,7 @@ def test_a_second_tick_tells_the_trail_nothing_new(units):
 def test_what_a_person_judged_is_taken_down_and_does_not_pull_it_again(units):
     hang(*units)
     launches_advance()
-    brake_clear(reason="a bad release, let them go", actor=make_actor())
+    brake_clear(brake=brake_now(), reason="a bad release, let them go", actor=make_actor())
     launches_advance()
     assert shown("failed") == 5
     assert brake_judge() is None

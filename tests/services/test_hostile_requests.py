@@ -63,7 +63,7 @@ def test_a_reason_of_up_to_500_characters_is_taken_whole_and_a_longer_one_not_at
 
 def test_the_name_of_a_field_has_a_limit_too_and_is_not_told_whole(ana):
     posted = {"idempotency_key": str(uuid.uuid4()), "n" * 201: "x"}
-    answer = ana.post("/brake/clear/", posted)
+    answer = ana.post("/brake/1/clear/", posted)
     assert answer.status_code == 422
     assert f"{'n' * 20}…: expected at most 200 characters, found 201" in answer.content.decode()
 

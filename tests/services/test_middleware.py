@@ -65,7 +65,7 @@ class TestIdempotency:
     def test_a_key_used_for_another_address_is_refused(self, ana, node):
         posted = form(node)
         hold(ana, posted)
-        answer = ana.post("/brake/clear/", posted)
+        answer = ana.post("/brake/1/clear/", posted)
         assert answer.status_code == 409
         assert "another address" in answer.content.decode()
 

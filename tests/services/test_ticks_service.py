@@ -13,7 +13,7 @@ from fleet.models import Brake, Hold, Replica, Tick, TrailEntry
 from fleet.rules.message import said
 from fleet.rules.refusals import Conflict, NeedsReason
 from fleet.selectors import conductor_tick_age_s
-from fleet.selectors.brake import is_braked
+from fleet.selectors.brake import brake_now, is_braked
 from fleet.services.brake import brake_clear, brake_judge
 from fleet.services.reach import reach_settle
 from fleet.services.ticks import single_flight
@@ -138,17 +138,25 @@ class TestBrake:
         make_nodes(8)
         lose(4)
         reach_settle()
+        brake = brake_now()
         with pytest.raises(NeedsReason):
-            brake_clear(reason=" ", actor=make_actor())
+            brake_clear(brake=brake, reason=" ", actor=make_actor())
         assert is_braked()
-        brake_clear(reason="leaf switch rebooted", actor=make_actor())
+        brake_clear(brake=brake, reason="leaf switch rebooted", actor=make_actor())
         reach_settle()
         assert not is_braked()
         assert Hold.objects.filter(owner="unreachable").count() == 4
         cleared = TrailEntry.objects.get(verb="brake.clear")
         assert (cleared.actor, cleared.reason) == ("ana", "leaf switch rebooted")
+
+    def test_one_that_was_pulled_since_is_not_cleared_by_who_read_the_one_before(self):
+        read = Brake.objects.create(cause="first")
+        brake_clear(brake=read, reason="leaf switch rebooted", actor=make_actor())
+        Brake.objects.create(cause="second")
         with pytest.raises(Conflict):
-            brake_clear(reason="again", actor=make_actor())
+            brake_clear(brake=read, reason="leaf switch rebooted", actor=make_actor("bo"))
+        assert brake_now().cause == "second"
+        assert TrailEntry.objects.filter(verb="brake.clear").count() == 1
 
     def test_nodes_that_answer_again_are_freed_while_it_is_on(self):
         nodes = make_nodes(8)
