@@ -129,7 +129,7 @@ class IdempotencyMiddleware(_PassOn):
             if not request.user.is_authenticated:
                 return None  # nobody to keep an answer for, and nothing of the fleet to change
             if entry.is_start:
-                starts_demand(request.user)
+                starts_demand(request.user, key)
             return answer_once(
                 user=request.user,
                 key=key,

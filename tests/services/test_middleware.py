@@ -165,6 +165,18 @@ class TestLimits:
         assert not ProbeRun.objects.exists()
         assert hold(ana, form(node)).status_code == 302
 
+    def test_the_thirtieth_start_sent_twice_gets_its_one_answer(self, ana, node):
+        user = make_person("ana")
+        Answered.objects.bulk_create(
+            Answered(user=user, key=uuid.uuid4(), path="/probes/")
+            for _ in range(limits.STARTS_A_MINUTE - 1)
+        )
+        posted = {"idempotency_key": str(uuid.uuid4()), "nodes": "all"}
+        first, second = ana.post("/probes/", posted), ana.post("/probes/", posted)
+        assert (first.status_code, second.status_code) == (302, 302)
+        assert second["Idempotency-Replayed"] == "true"
+        assert ProbeRun.objects.count() == 1
+
     def test_a_meter_forgets_after_its_window(self):
         meter = limits.Meter(2, window_s=60)
         assert [meter.allows("ana", now) for now in (0, 1, 2, 60.5)] == [True, True, False, True]
