@@ -24,6 +24,16 @@ class Migration(migrations.Migration):
             ),
         ),
         migrations.AddField(
+            model_name="launch",
+            name="stop_reason",
+            field=models.TextField(
+                blank=True,
+                default="",
+                help_text="why a person wants it stopped as soon as it is out of traffic",
+            ),
+            preserve_default=False,
+        ),
+        migrations.AddField(
             model_name="release",
             name="author",
             field=models.ForeignKey(
@@ -175,11 +185,58 @@ class Migration(migrations.Migration):
                 ("explanation", models.TextField(blank=True)),
                 ("version", models.PositiveIntegerField(default=1)),
                 (
+                    "serial",
+                    models.PositiveIntegerField(default=0, help_text="counts its commands"),
+                ),
+                (
+                    "files_sha256",
+                    models.CharField(
+                        blank=True,
+                        help_text="of the files on the host, proved; empty: not known",
+                        max_length=64,
+                    ),
+                ),
+                (
+                    "frame_sha256",
+                    models.CharField(
+                        blank=True,
+                        help_text="of what only a start changes, as it was last started",
+                        max_length=64,
+                    ),
+                ),
+                (
+                    "files",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to="execution.command",
+                    ),
+                ),
+                (
                     "host",
                     models.OneToOneField(
                         on_delete=django.db.models.deletion.PROTECT,
                         related_name="gateway",
                         to="execution.host",
+                    ),
+                ),
+                (
+                    "order",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to="execution.command",
+                    ),
+                ),
+                (
+                    "start",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to="execution.command",
                     ),
                 ),
                 (
@@ -512,12 +569,14 @@ class Migration(migrations.Migration):
                             ("draining", "Draining"),
                             ("closing", "Closing"),
                             ("drained", "Drained"),
-                            ("cut", "Cut at the deadline"),
+                            ("cut", "Cut"),
+                            ("cancelled", "Back in traffic"),
                         ],
                         default="draining",
-                        max_length=8,
+                        max_length=9,
                     ),
                 ),
+                ("reason", models.TextField(blank=True)),
                 ("explanation", models.TextField(blank=True)),
                 ("started_at", models.DateTimeField(auto_now_add=True)),
                 ("state_at", models.DateTimeField(auto_now_add=True)),
@@ -526,7 +585,8 @@ class Migration(migrations.Migration):
                 (
                     "cut",
                     models.PositiveIntegerField(
-                        help_text="requests that ran at the deadline", null=True
+                        help_text="requests that still ran; null: nothing was cut, or not known",
+                        null=True,
                     ),
                 ),
                 ("proof", models.JSONField(default=dict)),

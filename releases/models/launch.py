@@ -38,6 +38,9 @@ class Launch(models.Model):
     first_weight = models.PositiveSmallIntegerField(
         null=True, help_text="traffic once ready, in percent; null: as the pool's serving release"
     )
+    stop_reason = models.TextField(
+        blank=True, help_text="why a person wants it stopped as soon as it is out of traffic"
+    )
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
     )

@@ -3,7 +3,7 @@
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from fleet.execution.models import Host, Subject
+from fleet.execution.models import Command, Host, Subject
 from releases.models.launch import Launch
 from releases.rules import gateway as rules
 
@@ -28,6 +28,17 @@ class Gateway(models.Model):
     differences = models.JSONField(default=list, help_text="sentences; empty when it agrees")
     explanation = models.TextField(blank=True)
     version = models.PositiveIntegerField(default=1)
+    serial = models.PositiveIntegerField(default=0, help_text="counts its commands")
+    # The newest command of each kind: one of a kind is open at a time.
+    files = models.ForeignKey(Command, null=True, on_delete=models.PROTECT, related_name="+")
+    start = models.ForeignKey(Command, null=True, on_delete=models.PROTECT, related_name="+")
+    order = models.ForeignKey(Command, null=True, on_delete=models.PROTECT, related_name="+")
+    files_sha256 = models.CharField(
+        max_length=64, blank=True, help_text="of the files on the host, proved; empty: not known"
+    )
+    frame_sha256 = models.CharField(
+        max_length=64, blank=True, help_text="of what only a start changes, as it was last started"
+    )
 
     class Meta:
         ordering = ["name"]
@@ -76,17 +87,19 @@ class Drain(models.Model):
         DRAINING = rules.DRAINING, _("Draining")
         CLOSING = rules.CLOSING, _("Closing")
         DRAINED = rules.DRAINED, _("Drained")
-        CUT = rules.CUT, _("Cut at the deadline")
+        CUT = rules.CUT, _("Cut")
+        CANCELLED = rules.CANCELLED, _("Back in traffic")
 
     launch = models.ForeignKey(Launch, on_delete=models.CASCADE, related_name="drains")
     purpose = models.CharField(max_length=120, unique=True)
-    state = models.CharField(max_length=8, choices=State, default=State.DRAINING)
+    state = models.CharField(max_length=9, choices=State, default=State.DRAINING)
+    reason = models.TextField(blank=True)
     explanation = models.TextField(blank=True)
     started_at = models.DateTimeField(auto_now_add=True)
     state_at = models.DateTimeField(auto_now_add=True)
     deadline_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
-    cut = models.PositiveIntegerField(null=True, help_text="requests that ran at the deadline")
+    cut = models.PositiveIntegerField(null=True, help_text="requests that still ran; null: nothing was cut, or not known")
     # {"proxy": n, "engine": n, "at": ISO time} of the read-back that proved it empty
     proof = models.JSONField(default=dict)
 

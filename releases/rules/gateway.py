@@ -197,11 +197,13 @@ def _of_server(server: Server, row: ServerRow | None) -> list[Difference]:
 # -- drains
 
 DRAINING, CLOSING, DRAINED, CUT = "draining", "closing", "drained", "cut"
+CANCELLED = "cancelled"  # put back into traffic before it was over
 DRAIN_MOVES: dict[str, frozenset[str]] = {
-    DRAINING: frozenset({CLOSING, CUT}),
-    CLOSING: frozenset({DRAINED, CUT}),
+    DRAINING: frozenset({CLOSING, CUT, CANCELLED}),
+    CLOSING: frozenset({DRAINED, CUT, CANCELLED}),
     DRAINED: frozenset(),
     CUT: frozenset(),
+    CANCELLED: frozenset(),
 }
 
 
