@@ -28,8 +28,8 @@ def lay_out_lab(lab: Path, places: list[Place], weights: str) -> None:
     state.replace_text(lab / "fabric.json", json.dumps(fabric_table(places), indent=1))
     (lab / "unknown.log").touch()
     if weights == "seeded":
-        for slug in releases.MODELS:
-            _store_model(lab, slug)
+        for model in releases.MODELS:
+            _store_model(lab, model)
     _store_images(lab)
 
 
@@ -48,19 +48,19 @@ def _copy_stubs(lab: Path) -> None:
         shutil.copy(PACKAGE / "golden.py", lab / "lib" / "golden.py")
 
 
-def model_directory(root: Path, slug: str) -> Path:
-    """Return where a model lies below a model root."""
-    return root / slug / releases.MODELS[slug].revision
+def model_directory(root: Path, model: str) -> Path:
+    """Return where a model (a key of MODELS) lies below a model root."""
+    return root / releases.MODELS[model].slug / releases.MODELS[model].revision
 
 
-def _store_model(lab: Path, slug: str) -> None:
-    directory = model_directory(lab / STORE_MODELS, slug)
+def _store_model(lab: Path, model: str) -> None:
+    directory = model_directory(lab / STORE_MODELS, model)
     if (directory / "manifest.json").exists():
         return
     directory.mkdir(parents=True, exist_ok=True)
-    for name, content in releases.model_files(slug).items():
+    for name, content in releases.model_files(model).items():
         (directory / name).write_bytes(content)
-    manifest = list(releases.seed_manifest(slug))
+    manifest = list(releases.seed_manifest(model))
     state.replace_text(directory / "manifest.json", json.dumps(manifest, indent=1))
 
 
@@ -102,13 +102,13 @@ def _bear_node(node_dir: Path, place: Place, seed: int, now: datetime) -> None:
 
 def seed_weights(lab: Path, node_dir: Path) -> None:
     """Give a node every seeded model with its `.ready`, as links to the object store."""
-    for slug in releases.MODELS:
-        source = model_directory(lab / STORE_MODELS, slug)
-        target = model_directory(node_dir / "root" / "models", slug)
+    for model in releases.MODELS:
+        source = model_directory(lab / STORE_MODELS, model)
+        target = model_directory(node_dir / "root" / "models", model)
         if (target / ".ready").exists():
             continue
         os.makedirs(target, exist_ok=True)
-        files = releases.seed_manifest(slug)
+        files = releases.seed_manifest(model)
         _link_all([row["name"] for row in files], str(source), str(target))
         (target / ".ready").write_text(json.dumps(releases.ready_record(files)))
 

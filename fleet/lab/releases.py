@@ -33,13 +33,19 @@ class Model:
     longest: int
     quantization: str
     model_type: str
+    # Counts the revisions of one model; every shard of another turn has other bytes.
+    turn: int = 1
+
+    @property
+    def key(self) -> str:
+        return self.slug if self.turn == 1 else f"{self.slug}/{self.turn}"
 
     @property
     def revision(self) -> str:
-        return sha1(f"{self.slug} revision 1".encode()).hexdigest()
+        return sha1(f"{self.slug} revision {self.turn}".encode()).hexdigest()
 
 
-def _glm(slug: str, name: str, longest: int) -> Model:
+def _glm(slug: str, name: str, longest: int, turn: int = 1) -> Model:
     return Model(
         slug=slug,
         name=name,
@@ -54,13 +60,16 @@ def _glm(slug: str, name: str, longest: int) -> Model:
         longest=longest,
         quantization="fp8",
         model_type="glm_moe_dsa",
+        turn=turn,
     )
 
 
+# Every node is born with all of them, each revision in a directory of its own.
 MODELS = {
-    model.slug: model
+    model.key: model
     for model in (
         _glm("glm-5.2-fp8", "GLM-5.2-FP8", longest=1_048_576),
+        _glm("glm-5.2-fp8", "GLM-5.2-FP8", longest=1_048_576, turn=2),
         _glm("glm-5.1-fp8", "GLM-5.1-FP8", longest=202_752),
         Model(
             slug="deepseek-v4-flash",
@@ -78,12 +87,6 @@ MODELS = {
             model_type="deepseek_v4",
         ),
     )
-}
-
-MODEL_OF_RELEASE = {
-    "glm52": "glm-5.2-fp8",
-    "dsv4": "deepseek-v4-flash",
-    "glm51": "glm-5.1-fp8",
 }
 
 
@@ -146,12 +149,16 @@ DSV4_ARGS = [
 ]  # fmt: skip
 
 
-def _release(slug: str, served: str, shape: dict[str, int], args: list[str]) -> dict:
+def _release(
+    pool: str, model: str, served: str, shape: dict[str, int], args: list[str], note: str = ""
+) -> dict:
+    """Describe one release of a pool; `note` tells people what is new in it."""
     image = IMAGES["v0.23.0"]
-    model = MODEL_OF_RELEASE[slug]
     return {
-        "slug": slug,
-        "model_slug": model,
+        "pool": pool,
+        "model": model,
+        "note": note,
+        "model_slug": MODELS[model].slug,
         "model_name": MODELS[model].name,
         "revision": MODELS[model].revision,
         "served_model_name": served,
@@ -166,19 +173,14 @@ def _release(slug: str, served: str, shape: dict[str, int], args: list[str]) -> 
     }
 
 
-def model_of(slug: str) -> Model:
-    """Return the model of a release slug ("glm52") or of a model slug ("glm-5.2-fp8")."""
-    return MODELS[MODEL_OF_RELEASE.get(slug, slug)]
-
-
 @cache
-def seed_manifest(slug: str) -> tuple[dict, ...]:
+def seed_manifest(model: str) -> tuple[dict, ...]:
     """Return the model's files in name order: name, size, sha256, nominal_size (bytes).
 
-    `slug` names a release or a model.
+    `model` is a key of MODELS.
     """
     rows = []
-    for name, (nominal, content) in sorted(_files(model_of(slug)).items()):
+    for name, (nominal, content) in sorted(_files(MODELS[model]).items()):
         text = content()
         rows.append(
             {
@@ -210,9 +212,9 @@ def ready_record(files: tuple[dict, ...]) -> dict:
     }
 
 
-def seed_hashes(slug: str) -> dict[str, str]:
+def seed_hashes(model: str) -> dict[str, str]:
     """Return the SHA-256 of tokenizer, chat template and generation config."""
-    by_name = {row["name"]: row["sha256"] for row in seed_manifest(slug)}
+    by_name = {row["name"]: row["sha256"] for row in seed_manifest(model)}
     return {
         "tokenizer": by_name["tokenizer.json"],
         "template": by_name["chat_template.jinja"],
@@ -220,9 +222,9 @@ def seed_hashes(slug: str) -> dict[str, str]:
     }
 
 
-def model_files(slug: str) -> dict[str, bytes]:
+def model_files(model: str) -> dict[str, bytes]:
     """Return file name -> content for one model; about 1.2 MB for the largest."""
-    return {name: content() for name, (_nominal, content) in _files(model_of(slug)).items()}
+    return {name: content() for name, (_nominal, content) in _files(MODELS[model]).items()}
 
 
 def _files(model: Model) -> dict[str, tuple[int, Callable[[], bytes]]]:
@@ -299,16 +301,28 @@ def _index(model: Model) -> dict:
     return {"metadata": {"total_size": model.weight_bytes}, "weight_map": weights}
 
 
+def _with(args: list[str], flag: str, value: str) -> list[str]:
+    """Return the arguments with another value for one flag that they have."""
+    at = args.index(flag) + 1
+    return [*args[:at], value, *args[at + 1 :]]
+
+
+_GLM52_ARGS = ["--kv-cache-dtype", "fp8", *GLM_ARGS]
+_GLM_SHAPE = {"nodes": 2, "tp": 8, "pp": 2}
+_DSV4_SHAPE = {"dp": 8, "ep": True}
+# In the order in which they are seeded: a pool's first is the one that a new lab launches.
 SEED_RELEASES = {
-    "glm52": _release(
-        "glm52", "glm-5.2", {"nodes": 2, "tp": 8, "pp": 2},
-        ["--kv-cache-dtype", "fp8", *GLM_ARGS],
-    ),
-    "dsv4": _release(
-        "dsv4", "deepseek-v4-flash", {"dp": 8, "ep": True}, DSV4_ARGS
-    ),
+    "glm52": _release("glm52", "glm-5.2-fp8", "glm-5.2", _GLM_SHAPE, _GLM52_ARGS),
+    "dsv4": _release("dsv4", "deepseek-v4-flash", "deepseek-v4-flash", _DSV4_SHAPE, DSV4_ARGS),
     "glm51": _release(
-        "glm51", "glm-5.1", {"nodes": 2, "tp": 8, "pp": 2},
-        ["--kv-cache-dtype", "auto", *GLM_ARGS],
+        "glm51", "glm-5.1-fp8", "glm-5.1", _GLM_SHAPE, ["--kv-cache-dtype", "auto", *GLM_ARGS]
+    ),
+    "glm52-next": _release(
+        "glm52", "glm-5.2-fp8/2", "glm-5.2", _GLM_SHAPE, _with(_GLM52_ARGS, "--max-num-seqs", "24"),
+        note="revision 2, 24 sequences",
+    ),
+    "dsv4-next": _release(
+        "dsv4", "deepseek-v4-flash", "deepseek-v4-flash", _DSV4_SHAPE,
+        _with(DSV4_ARGS, "--max-num-seqs", "48"), note="48 sequences",
     ),
 }  # fmt: skip

@@ -5,16 +5,17 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from fleet.models import Pool
+from releases.rules import release as rules
 
 
 class Release(models.Model):
     class State(models.TextChoices):
-        DRAFT = "draft", _("Draft")
-        SEALED = "sealed", _("Sealed")
-        REVIEWED = "reviewed", _("Reviewed")
-        IN_SERVICE = "in_service", _("In service")
-        SUPERSEDED = "superseded", _("Superseded")
-        WITHDRAWN = "withdrawn", _("Withdrawn")
+        DRAFT = rules.DRAFT, _("Draft")
+        SEALED = rules.SEALED, _("Sealed")
+        REVIEWED = rules.REVIEWED, _("Reviewed")
+        IN_SERVICE = rules.IN_SERVICE, _("In service")
+        SUPERSEDED = rules.SUPERSEDED, _("Superseded")
+        WITHDRAWN = rules.WITHDRAWN, _("Withdrawn")
 
     pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="releases")
     title = models.CharField(max_length=120)

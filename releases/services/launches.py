@@ -14,6 +14,7 @@ from fleet.services.trail import Actor, trail_add
 from releases.launchers.docker_mp import Place, plan_render, plan_sha256
 from releases.models import Launch, LaunchPosition, Release
 from releases.rules import launch as rules
+from releases.rules.release import LAUNCHABLE as LAUNCHABLE_RELEASES
 from releases.services.launch_moves import launch_move
 
 LAUNCHABLE = {
@@ -183,11 +184,7 @@ def _members(replica: Replica) -> list[Member]:
 
 def _unit_refusals(replica: Replica, release: Release) -> list[str]:
     reasons = []
-    if release.state not in {
-        Release.State.SEALED,
-        Release.State.REVIEWED,
-        Release.State.IN_SERVICE,
-    }:
+    if release.state not in LAUNCHABLE_RELEASES:
         reasons.append(
             say(
                 "%(release)s is %(state)s: only a sealed release is launched.",

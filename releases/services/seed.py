@@ -20,6 +20,7 @@ _NCCL_ENV = {
 }
 GPUS_PER_NODE = 8
 _PROMPTS = (
+    # A rehearsed model answers this one in prose that no two revisions share: it proves which one answered.
     ("zh-arithmetic", "17 加 25 等于多少？只回答数字。"),
     ("en-arithmetic", "What is 12 + 30? Answer with the number only."),
     ("en-echo", "Repeat exactly: flotilla"),
@@ -82,33 +83,50 @@ def flag_pairs(words: list[str]) -> list[list[str | None]]:
 
 @transaction.atomic
 def releases_seed() -> int:
-    """Seal one release for each pool of the lab that has none with this content; return how many."""
+    """Seal the releases of each pool of the lab that are not there yet; return how many."""
+    pools = {pool.slug: pool for pool in Pool.objects.all()}
     return sum(
-        _seal(seed) for seed in SEED_RELEASES.values() if Pool.objects.filter(slug=seed["slug"])
+        _seal(pools[seed["pool"]], seed) for seed in SEED_RELEASES.values() if seed["pool"] in pools
     )
 
 
-def _seal(seed: dict[str, Any]) -> int:
+def _seal(pool: Pool, seed: dict[str, Any]) -> int:
     content = lab_content(seed)
     if problems := content_problems(content):
         raise UnsealableRelease("; ".join(str(problem) for problem in problems))
+    now = timezone.now()
     release, is_new = Release.objects.get_or_create(
         content_sha256=content_sha256(content),
         defaults={
-            "pool": Pool.objects.get(slug=seed["slug"]),
-            "title": f"{content['model']['served_name']} vLLM {content['image']['vllm_version']}",
-            "state": Release.State.SEALED,
+            "pool": pool,
+            "title": _title(content, seed["note"]),
+            "state": Release.State.REVIEWED,
             "content": content,
             "is_rehearsal": True,
-            "sealed_at": timezone.now(),
+            "sealed_at": now,
+            "reviewed_at": now,
         },
     )
     if is_new:
-        trail_add(
-            actor=Actor(name="rule:seed", source="command"),
-            verb="release.seal",
-            object_kind="release",
-            object_id=release.public_id,
-            after={"content_sha256": release.content_sha256},
-        )
+        _tell(release)
     return int(is_new)
+
+
+def _title(content: dict[str, Any], note: str) -> str:
+    title = f"{content['model']['served_name']} vLLM {content['image']['vllm_version']}"
+    return f"{title}, {note}" if note else title
+
+
+def _tell(release: Release) -> None:
+    trail = {
+        "actor": Actor(name="rule:seed", source="command"),
+        "object_kind": "release",
+        "object_id": release.public_id,
+    }
+    trail_add(verb="release.seal", after={"content_sha256": release.content_sha256}, **trail)
+    trail_add(
+        verb="release.review",
+        reason="rehearsal: the seed's own signature stands for those of two people",
+        after={"state": release.state, "signatures": ["rule:seed"]},
+        **trail,
+    )

@@ -28,6 +28,7 @@ from releases.selectors.launch_page import (
     launch_page,
     row_history,
 )
+from releases.selectors.releases import releases_to_launch
 from releases.services.launches import LaunchRefused, launch_create, launch_preview, launch_stop
 from releases.views.ends import launch_ends
 from releases.views.eta import eta_drawn
@@ -37,7 +38,6 @@ from releases.views.proofs import launch_proofs, met_count
 from releases.views.tail import launch_tail
 from releases.views.words import ROW_WORDS
 
-LAUNCHABLE_STATES = (Release.State.IN_SERVICE, Release.State.REVIEWED, Release.State.SEALED)
 REASON_MIN = 3
 
 
@@ -45,7 +45,7 @@ REASON_MIN = 3
 def launch_plan(request: HttpRequest, name: str) -> HttpResponse:
     """The plan of a unit's next launch, exactly as it would run; posting it launches that plan and no other."""
     replica = get_object_or_404(Replica.objects.select_related("pool"), name=name)
-    releases = list(replica.pool.releases.filter(state__in=LAUNCHABLE_STATES).order_by("-id"))
+    releases = releases_to_launch(replica.pool)
     if request.method == "POST":
         return _create(request, replica, releases)
     release = _chosen(releases, request.GET.get("release", ""))

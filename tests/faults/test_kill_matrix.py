@@ -14,8 +14,9 @@ from fleet.lab import containers
 from fleet.models import Member, Replica, TrailEntry
 from fleet.rules.message import said
 from fleet.services.trail import Actor
-from releases.models import Launch, Release
+from releases.models import Launch
 from releases.rules import launch as rules
+from releases.selectors.releases import release_to_launch
 from releases.services.launches import launch_create, launch_preview, launch_stop
 from tests.faults.harm import VICTIMS, HarmedConsole
 from tests.flows.conftest import probe_all
@@ -103,7 +104,7 @@ def kill_during_a_launch(harmed: HarmedConsole, victim: str, point: str) -> str:
 
 def launch_when_possible(console) -> Launch:
     unit = Replica.objects.get(pool__slug="glm52")
-    release = Release.objects.get(pool=unit.pool)
+    release = release_to_launch(unit.pool)
     console.until(
         lambda: not launch_preview(replica=unit, release=release).refusals, "the unit to be free"
     )

@@ -57,11 +57,11 @@ def unit(console):
 def launch_unit(console, unit) -> Callable[[], Any]:
     """Ask for a launch of the unit as Ana would."""
     from fleet.services.trail import Actor
-    from releases.models import Release
+    from releases.selectors.releases import release_to_launch
     from releases.services.launches import launch_create
 
     def launch():
-        release = Release.objects.get(pool=unit.pool)
+        release = release_to_launch(unit.pool)
         return launch_create(replica=unit, release=release, actor=Actor(name="ana"))
 
     return launch

@@ -62,7 +62,7 @@ def test_the_files_on_a_node_are_those_of_the_manifest(slug: str, lab_dir: Path)
     lab = Lab(lab_dir).lay_out(1, weights="seeded")
     release = releases.SEED_RELEASES[slug]
     root = lab.host("h100-001").directory / "root" / "models"
-    directory = birth.model_directory(root, release["model_slug"])
+    directory = birth.model_directory(root, release["model"])
 
     found = {
         path.name: sha256(path.read_bytes()).hexdigest()
@@ -70,7 +70,7 @@ def test_the_files_on_a_node_are_those_of_the_manifest(slug: str, lab_dir: Path)
         if path.name != ".ready"
     }
 
-    manifest = releases.seed_manifest(slug)
+    manifest = releases.seed_manifest(release["model"])
     assert found == {row["name"]: row["sha256"] for row in manifest}
     ready = json.loads((directory / ".ready").read_text())
     assert ready["manifest_sha256"] == release["manifest_sha256"]
@@ -88,8 +88,11 @@ def test_releases_name_their_image_by_digest_and_their_flags_exist() -> None:
         assert {word for word in release["args"] if word.startswith("--")} <= known
 
 
-def test_revisions_differ_in_every_shard() -> None:
-    one, other = releases.model_files("glm-5.1-fp8"), releases.model_files("glm-5.2-fp8")
+@pytest.mark.parametrize(
+    ("first", "second"), [("glm-5.1-fp8", "glm-5.2-fp8"), ("glm-5.2-fp8", "glm-5.2-fp8/2")]
+)
+def test_revisions_differ_in_every_shard(first: str, second: str) -> None:
+    one, other = releases.model_files(first), releases.model_files(second)
     shards = [name for name in one if name.endswith(".safetensors")]
 
     assert len(shards) == 141

@@ -39,7 +39,7 @@ def docker_run(lab: Lab, position: int) -> str:
     words = [
         "docker", "run", "-d", "--name", f"fc-glm52-r1-n{position}-0000abcd", "--gpus", "all",
         "--network", "host", "--ipc", "host", "--ulimit", "memlock=-1",
-        "-v", f"{birth.model_directory(root, RELEASE['model_slug'])}:/model:ro",
+        "-v", f"{birth.model_directory(root, RELEASE['model'])}:/model:ro",
         "-e", f"VLLM_HOST_IP={rows[position]['address']}", "-e", "NCCL_DEBUG=INFO",
         "--label", "fleet.unit=glm52-r1", "--label", f"fleet.position={position}",
         RELEASE["image"], "/model", "--served-model-name", RELEASE["served_model_name"],

@@ -15,7 +15,8 @@ from fleet.models import Node, NodeProbe, Pool, Replica
 from fleet.rules.message import said
 from fleet.services.probes import probe_start
 from fleet.services.trail import command_actor
-from releases.models import Launch, Release
+from releases.models import Launch
+from releases.selectors.releases import release_to_launch
 from releases.services.launch_effects import purpose_of
 from releases.services.launches import LAUNCHABLE, LaunchRefused, launch_create
 
@@ -97,10 +98,7 @@ def _answers(launch: Launch, began: datetime) -> bool:
 
 
 def _launch(replica: Replica) -> Launch:
-    release = Release.objects.filter(
-        pool=replica.pool,
-        state__in=[Release.State.SEALED, Release.State.REVIEWED, Release.State.IN_SERVICE],
-    ).first()
+    release = release_to_launch(replica.pool)
     if release is None:
         raise LaunchRefused([f"pool {replica.pool.slug} has no sealed release"])
     return launch_create(replica=replica, release=release, actor=ACTOR)
