@@ -13,7 +13,7 @@ from django.views.decorators.http import require_safe
 
 from fleet.execution.output import command_sections
 from fleet.marks import CORDONED, Mark, mark_of
-from fleet.models import Fact, Gpu, Hold
+from fleet.models import Fact, Gpu, Hold, Pool
 from fleet.readings.nvidia_smi.throttle import HARMLESS, REASON_BITS
 from fleet.rules import hostkeys
 from fleet.rules.message import said
@@ -63,10 +63,10 @@ def node(request: HttpRequest, name: str) -> HttpResponse:
         "probes": [_probe(probe) for probe in seen.probes],
         "holds": [_hold(hold, request) for hold in seen.holds],
         "hold_kinds": Hold.Kind.choices,
-        "key": _key(seen, request),
+        "key": _key(seen, request, pool),
         "may_probe": may(request.user, "probe-start", pool),
         "may_hold": may(request.user, "hold-add", pool),
-        "may_key": may(request.user, "host-key"),
+        "may_key": may(request.user, "host-key", pool),
     }
     return render_page(
         request, "fleet/node.html", context, parts={"node-live": "fleet/_node_live.html"}
@@ -187,8 +187,9 @@ def _hold(hold: Hold, request: HttpRequest) -> dict[str, Any]:
     }
 
 
-def _key(seen: NodeSeen, request: HttpRequest) -> dict[str, Any]:
+def _key(seen: NodeSeen, request: HttpRequest, pool: Pool | None) -> dict[str, Any]:
     host, change = seen.node.host, seen.key_change
+    may_decide = change is not None and may(request.user, "host-key-sign", pool)
     is_asker = change is not None and change.requested_by_id == request.user.pk
     return {
         "mark": mark_of("key", host.key_state),
@@ -196,6 +197,7 @@ def _key(seen: NodeSeen, request: HttpRequest) -> dict[str, Any]:
         "offered": hostkeys.fingerprint(host.offered_key) if host.offered_key else "",
         "change": change,
         "wanted": hostkeys.fingerprint(change.new_key) if change else "",
-        "may_sign": bool(change) and not is_asker and may(request.user, "host-key-sign"),
+        "may_sign": may_decide and not is_asker,
+        "may_withdraw": may_decide,
         "is_asker": is_asker,
     }

@@ -6,7 +6,18 @@ from django.utils import timezone
 
 from fleet.execution.output import Section, sections_pack
 from fleet.models import Fact, Gpu, NodeProbe, ProbeRun
-from tests.factories import host_key, make_command, make_hold, make_node
+from fleet.rules.hostkeys import fingerprint
+from fleet.services.hosts import host_key_accept
+from tests.factories import (
+    host_key,
+    make_actor,
+    make_command,
+    make_hold,
+    make_node,
+    make_person,
+    make_pool,
+    make_replica,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -94,6 +105,25 @@ def test_a_changed_key_shows_both_fingerprints_and_asks_an_admin(signed_in):
     assert page.count("SHA256:") >= 4
     assert "I compared both; ask for the new key" in page
     assert "Needs role admin" in signed_in("ana").get("/nodes/h100-009/").content.decode()
+
+
+@pytest.mark.parametrize(("role", "may"), [("approver", True), ("operator", False)])
+def test_a_role_for_the_nodes_pool_offers_what_it_allows(signed_in, role, may):
+    node = make_node("h100-009", host={"key_state": "changed", "offered_key": host_key(9)})
+    pool = make_pool()
+    make_replica(pool=pool, nodes=[node])
+    host_key_accept(
+        node=node,
+        fingerprint=fingerprint(host_key(9)),
+        old_fingerprint=fingerprint(node.host.host_key),
+        reason="new board",
+        actor=make_actor("dana"),
+        user=make_person("dana"),
+    )
+    make_person("eve", role=role, pool=pool)
+    page = signed_in("eve").get("/nodes/h100-009/").content.decode()
+    assert ('value="sign">' in page) is may
+    assert ("Withdraw the request…" in page) is may
 
 
 def test_every_form_carries_key_version_and_token(ana, node):
