@@ -29,6 +29,7 @@ def test_a_hung_rank_takes_the_whole_unit_down_with_evidence_first(console, read
     launch = ready_launch
     console.lab.fault(FOLLOWER, "rank.hang", gpu=3)
     console.until(lambda: state_of(launch) == "failed", "the unit to be taken down")
+    assert "hangs" in (cause := said(launch.cause)) or "generates nothing" in cause, cause
     assert (engines_on(console, HEAD), engines_on(console, FOLLOWER)) == (0, 0)
     frozen = Evidence.objects.filter(object_id=launch.public_id)
     assert {said(one.title).split()[0] for one in frozen} == {HEAD, FOLLOWER}
