@@ -77,10 +77,11 @@ def launch_advance(pk: int) -> bool:
         return False
     if launch.state in rules.READ_STATES:
         positions_read(launch)
-    move = _decide(launch)
+    seen = launch_seen(launch)
+    move = _decide(launch, seen)
     fault_point("launch-decided")
     if move.to is None:
-        _stay(launch, move)
+        _stay(launch, move, seen)
         return False
     moved = launch_move(
         launch=launch,
@@ -94,18 +95,18 @@ def launch_advance(pk: int) -> bool:
     return moved
 
 
-def _decide(launch: Launch) -> rules.Move:
+def _decide(launch: Launch, seen: rules.Snapshot) -> rules.Move:
     """Decide the next move; a ready unit that a rule would take down is counted by the brake before."""
-    seen = launch_seen(launch)
     move = rules.decide(seen)
     if launch.state == rules.READY and move.is_judged and brake_judge(turning=launch.replica):
         return rules.decide(replace(seen, is_braked=True))
     return move
 
 
-def _stay(launch: Launch, move: rules.Move) -> None:
-    if launch.state == rules.WARMING:
-        _ask_again(launch)
+def _stay(launch: Launch, move: rules.Move, seen: rules.Snapshot) -> None:
+    if seen.warm_up == "failed":
+        # A golden round that got no answer is asked anew; a wrong answer is not.
+        effects.dispatch_golden(launch, attempt=golden_attempt(launch) + 1)
     elif launch.state == rules.STOPPING:
         _stop_again(launch)
     if (move.explanation, move.doubt) != (launch.explanation, launch.replica.doubt):
@@ -118,13 +119,6 @@ def _stay(launch: Launch, move: rules.Move) -> None:
                 actor=rule_actor("launch-ready"),
             )
         ring(launch.topic, f"replica-{launch.replica.name}", "fleet")
-
-
-def _ask_again(launch: Launch) -> None:
-    """A golden round that got no answer is asked anew; a wrong answer is not."""
-    seen = launch_seen(launch)
-    if seen.warm_up == "failed":
-        effects.dispatch_golden(launch, attempt=golden_attempt(launch) + 1)
 
 
 def _stop_again(launch: Launch) -> None:
