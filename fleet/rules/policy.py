@@ -81,6 +81,7 @@ PERMISSIONS: dict[str, Entry] = {
     "hold.lift-acceptance": Entry(write=SIGN, scope="node"),
     "role.change": Entry(write=KEEP),
     "inventory.import": Entry(write=KEEP),
+    "approval.sign": Entry(write=SIGN, scope="pool"),
 }
 
 # What a page must be allowed to read before it may listen to a topic; None: the whole fleet.

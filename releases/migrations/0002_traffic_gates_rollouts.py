@@ -353,6 +353,7 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("triggers", models.JSONField(default=list)),
+                ("counted", models.JSONField(default=list)),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
                 ("state_at", models.DateTimeField(auto_now_add=True)),
                 ("started_at", models.DateTimeField(null=True)),
@@ -446,6 +447,7 @@ class Migration(migrations.Migration):
                 (
                     "replica",
                     models.ForeignKey(
+                        null=True,
                         on_delete=django.db.models.deletion.PROTECT,
                         related_name="waves",
                         to="fleet.replica",
@@ -487,6 +489,13 @@ class Migration(migrations.Migration):
                 ),
                 ("facts", models.JSONField(help_text="what the card shows")),
                 ("facts_digest", models.CharField(max_length=64)),
+                ("ask_reason", models.TextField(blank=True)),
+                (
+                    "needed",
+                    models.PositiveSmallIntegerField(
+                        default=1, help_text="signatures of other people; 0: nobody else is asked"
+                    ),
+                ),
                 ("asked_at", models.DateTimeField(auto_now_add=True)),
                 ("expires_at", models.DateTimeField()),
                 (
@@ -550,6 +559,41 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["-id"],
+            },
+        ),
+        migrations.CreateModel(
+            name="Signature",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("reason", models.TextField(blank=True)),
+                ("at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "approval",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="signatures",
+                        to="releases.approval",
+                    ),
+                ),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["id"],
+                "constraints": [
+                    models.UniqueConstraint(fields=("approval", "user"), name="signed_once_by_each")
+                ],
             },
         ),
         migrations.CreateModel(

@@ -3,7 +3,7 @@
 from releases.models.gate import GateRow, GateRun
 from releases.models.launch import Launch, LaunchPhase, LaunchPosition
 from releases.models.release import Release
-from releases.models.rollout import Approval, Rollout, Wave
+from releases.models.rollout import Approval, Rollout, Signature, Wave
 from releases.models.traffic import Drain, Endpoint, Gateway
 
 __all__ = [
@@ -18,5 +18,6 @@ __all__ = [
     "LaunchPosition",
     "Release",
     "Rollout",
+    "Signature",
     "Wave",
 ]

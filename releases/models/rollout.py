@@ -34,6 +34,8 @@ class Rollout(models.Model):
     fired = models.TextField(blank=True, help_text="the trigger that halted it, until resumed")
     # [{"name", "state", "found", "limit"}] of the newest tick
     triggers = models.JSONField(default=list)
+    # [{"at": ISO time, "counts": {launch id: [requests, errors]}}] of the error window, oldest first
+    counted = models.JSONField(default=list)
     author = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
     state_at = models.DateTimeField(auto_now_add=True)
@@ -66,7 +68,7 @@ class Rollout(models.Model):
 
 
 class Wave(models.Model):
-    """One unit of a rollout. A canary is a unit of its own on spares and has no old release."""
+    """One unit of a rollout. A canary is a unit of its own on spares, made when its wave begins."""
 
     class State(models.TextChoices):
         PENDING = wave_rules.PENDING, _("Pending")
@@ -84,7 +86,7 @@ class Wave(models.Model):
 
     rollout = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="waves")
     number = models.PositiveIntegerField(help_text="0 is the canary")
-    replica = models.ForeignKey(Replica, on_delete=models.PROTECT, related_name="waves")
+    replica = models.ForeignKey(Replica, null=True, on_delete=models.PROTECT, related_name="waves")
     is_canary = models.BooleanField(default=False)
     old_release = models.ForeignKey(Release, null=True, on_delete=models.PROTECT, related_name="+")
     state = models.CharField(max_length=20, choices=State, default=State.PENDING)
@@ -135,6 +137,10 @@ class Approval(models.Model):
     asked_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+"
     )
+    ask_reason = models.TextField(blank=True)
+    needed = models.PositiveSmallIntegerField(
+        default=1, help_text="signatures of other people; 0: nobody else is asked"
+    )
     asked_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField()
     decision = models.CharField(max_length=9, choices=Decision, blank=True)
@@ -161,3 +167,18 @@ class Approval(models.Model):
     @property
     def public_id(self) -> str:
         return f"AP-{self.pk:04d}"
+
+
+class Signature(models.Model):
+    """One person's yes to an approval; never changed."""
+
+    approval = models.ForeignKey(Approval, on_delete=models.CASCADE, related_name="signatures")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    reason = models.TextField(blank=True)
+    at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["id"]
+        constraints = [
+            models.UniqueConstraint(fields=["approval", "user"], name="signed_once_by_each")
+        ]
