@@ -13,6 +13,7 @@ from django.conf import settings
 from fleet.execution.message import SentenceError, say
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+LOOPBACK = "127.0.0.1"
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
@@ -44,10 +45,22 @@ def check_node_address(text: str, port: int) -> str:
                 allowed=", ".join(settings.NODE_CIDRS) or say("empty"),
             )
         )
-    if (str(address), port) in _own_listeners() or (_is_any(port) and address.is_loopback):
-        at = say("%(address)s port %(port)s", address=address, port=port)
-        raise AddressRefused(say("%(at)s is one of the console's own listeners", at=at))
+    _refuse_own_listener(address, port)
     return str(address)
+
+
+def check_port_of_node(address: str, port: int) -> str:
+    """Return an address that a node itself may be asked to speak to: its own loopback, or a node's.
+
+    NODE_CIDRS says whom the console dials; a node's loopback is reached through the node alone. On a machine that
+    is both, the console's own listeners stay closed.
+    """
+    if address != LOOPBACK:
+        return check_node_address(address, port)
+    if not 1 <= port <= 65535:
+        raise AddressRefused(say("port %(port)s: expected 1 to 65535", port=port))
+    _refuse_own_listener(ipaddress.ip_address(address), port)
+    return address
 
 
 def _never(address: Address) -> str:
@@ -74,6 +87,12 @@ def _allowed() -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
 def _covers(network: ipaddress.IPv4Network | ipaddress.IPv6Network, address: Address) -> bool:
     # Loopback must be named as such: 0.0.0.0/0 does not open it.
     return address in network and (not address.is_loopback or network.is_loopback)
+
+
+def _refuse_own_listener(address: Address, port: int) -> None:
+    if (str(address), port) in _own_listeners() or (_is_any(port) and address.is_loopback):
+        at = say("%(address)s port %(port)s", address=address, port=port)
+        raise AddressRefused(say("%(at)s is one of the console's own listeners", at=at))
 
 
 def _own_listeners() -> set[tuple[str, int]]:

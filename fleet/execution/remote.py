@@ -6,10 +6,11 @@ now. What a node sends is data; a broken or lying answer becomes an error with w
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,8 +19,13 @@ import paramiko
 from django.conf import settings
 from paramiko.ssh_exception import SSHException
 
-from fleet.execution import ssh_http, wire
-from fleet.execution.addresses import AddressRefused, check_node_address
+from fleet.execution import ssh_exchange, ssh_http, wire
+from fleet.execution.addresses import (
+    LOOPBACK,
+    AddressRefused,
+    check_node_address,
+    check_port_of_node,
+)
 from fleet.execution.faults import fault_point, scaled
 from fleet.execution.message import foreign, say, sentence_in
 from fleet.execution.remote_body import Body
@@ -28,7 +34,7 @@ from fleet.execution.remote_errors import (
     Deadline,
     HostKeyChanged,
     HostKeyUnset,
-    HttpFailed,
+    PortFailed,
     RemoteError,
     ShimRefused,
     Unreachable,
@@ -48,7 +54,7 @@ __all__ = [
     "Deadline",
     "HostKeyChanged",
     "HostKeyUnset",
-    "HttpFailed",
+    "PortFailed",
     "RemoteError",
     "ShimRefused",
     "Unreachable",
@@ -173,25 +179,51 @@ class Connection:
     ) -> ssh_http.HttpAnswer:
         """Send one HTTP request from the node to `address` (its own when empty). Raises RemoteError."""
         until = time.monotonic() + deadline
-        try:
-            target = check_node_address(address or self.address, port), port
-        except AddressRefused as error:
-            raise HttpFailed(sentence_in(error), node=self.name) from None
-        channel = self._open("direct-tcpip", until, dest_addr=target, src_addr=("127.0.0.1", 0))
-        try:
-            request = ssh_http.HttpRequest(method, path, dict(headers or {}), body, limit)
-            return ssh_http.ask(channel, request, host=f"{target[0]}:{port}", until=until)
-        except TimeoutError:
-            why = say("no whole answer in %(seconds)s s", seconds=f"{deadline:.1f}")
-            raise self._http_failed(port, why, may_have_run=True) from None
-        except (ssh_http.HttpBroken, OSError, EOFError, SSHException) as error:
-            raise self._http_failed(port, sentence_in(error), may_have_run=True) from error
-        finally:
-            channel.close()
-            self._slots.release()
+        request = ssh_http.HttpRequest(method, path, dict(headers or {}), body, limit)
+        with self._port(check_node_address, address or self.address, port, until) as channel:
+            try:
+                host = f"{address or self.address}:{port}"
+                return ssh_http.ask(channel, request, host=host, until=until)
+            except TimeoutError:
+                why = say("no whole answer in %(seconds)s s", seconds=f"{deadline:.1f}")
+                raise self._port_failed(port, why, may_have_run=True) from None
+
+    def exchange(
+        self, text: bytes, *, port: int, address: str = LOOPBACK, deadline: float, limit: int
+    ) -> ssh_exchange.ExchangeAnswer:
+        """Send text from the node to a port, its own loopback's by default; read to the end. Raises RemoteError."""
+        until = time.monotonic() + deadline
+        with self._port(check_port_of_node, address, port, until) as channel:
+            try:
+                return ssh_exchange.exchange(channel, text, limit=limit, until=until)
+            except ssh_exchange.LinkCut as error:
+                raise self._broken(error, until, may_have_run=True) from error
 
     def close(self) -> None:
         self._transport.close()
+
+    @contextlib.contextmanager
+    def _port(
+        self, check: Callable[[str, int], str], address: str, port: int, until: float
+    ) -> Iterator[paramiko.Channel]:
+        try:
+            target = check(address, port), port
+        except AddressRefused as error:
+            raise PortFailed(sentence_in(error), node=self.name) from None
+        channel = self._open("direct-tcpip", until, dest_addr=target, src_addr=("127.0.0.1", 0))
+        try:
+            yield channel
+        except (
+            ssh_http.HttpBroken,
+            ssh_exchange.ExchangeBroken,
+            OSError,
+            EOFError,
+            SSHException,
+        ) as error:
+            raise self._port_failed(port, sentence_in(error), may_have_run=True) from error
+        finally:
+            channel.close()
+            self._slots.release()
 
     def _exec(self, command: str, text: bytes, until: float, stdin_open: bool) -> Body:
         channel = self._open("session", until)
@@ -240,7 +272,7 @@ class Connection:
                     raise self._broken(error, until, may_have_run=False) from error
                 why = getattr(error, "text", "refused")
                 if kind != "session":
-                    raise self._http_failed(target["dest_addr"][1], why) from error
+                    raise self._port_failed(target["dest_addr"][1], why) from error
                 # A place is free only when the remote process has ended, a moment after its channel.
                 if time.monotonic() + _SESSION_WAIT_S >= until:
                     words = say("no more sessions: %(why)s", why=why)
@@ -262,9 +294,9 @@ class Connection:
         why = say("the connection failed: %(why)s", why=sentence_in(error))
         return Unreachable(why, node=self.name, may_have_run=may_have_run)
 
-    def _http_failed(self, port: int, why: str, *, may_have_run: bool = False) -> HttpFailed:
+    def _port_failed(self, port: int, why: str, *, may_have_run: bool = False) -> PortFailed:
         words = say("port %(port)s: %(why)s", port=port, why=why)
-        return HttpFailed(words, node=self.name, may_have_run=may_have_run)
+        return PortFailed(words, node=self.name, may_have_run=may_have_run)
 
     def _arrive(self, until: float, arrivals: int) -> None:
         """Put the shim on the node, unless another thread did so since `arrivals` was read."""

@@ -44,8 +44,8 @@ class ShimRefused(RemoteError):
     """The node answers, but not as the shim: no sh, another forced command, no place to write, noise."""
 
 
-class HttpFailed(RemoteError):
-    """The node is there, but what should answer HTTP on it refuses, breaks off or takes too long."""
+class PortFailed(RemoteError):
+    """The node is there, but what should answer on one of its ports refuses, breaks off or takes too long."""
 
 
 class HostKeyError(RemoteError):

@@ -41,8 +41,9 @@ SUBJECT_NEW, SUBJECT_LIVE, SUBJECT_DONE, SUBJECT_LOST, SUBJECT_GONE, SUBJECT_UNK
 )
 SUBJECT_ENDED = frozenset({SUBJECT_DONE, SUBJECT_LOST, SUBJECT_GONE})
 
+# exchange: text to a port of the node and what came back
 # forget: a stop that also removes what the node keeps of a subject that has ended
-VERBS = ("probe", "start", "stop", "collect", "http", "forget")
+VERBS = ("probe", "start", "stop", "collect", "http", "exchange", "forget")
 QUEUES = ("stop", "start", "probe", "gate")  # in this order; stopping never waits behind other work
 EFFECTS = (
     "probe",

@@ -61,11 +61,18 @@ class LogChunk(models.Model):
 
 
 class Scrape(models.Model):
-    """A recurring HTTP read of an engine through the node's SSH connection, done by the watch."""
+    """A recurring reading through the node's SSH connection, done by the watch: HTTP of an engine, or what a
+    port answers to a text (kind exchange: `body` is {"text"} and perhaps {"address"}, as of the verb).
+    """
+
+    class Kind(models.TextChoices):
+        GOLDEN = "golden", "golden"
+        METRICS = "metrics", "metrics"
+        EXCHANGE = "exchange", "exchange"
 
     key = models.CharField(max_length=120, unique=True, help_text="launch:LN-0001/golden")
     host = models.ForeignKey(Host, on_delete=models.CASCADE, related_name="scrapes")
-    kind = models.CharField(max_length=8, choices=[("golden", "golden"), ("metrics", "metrics")])
+    kind = models.CharField(max_length=8, choices=Kind)
     port = models.PositiveIntegerField()
     method = models.CharField(max_length=4, default="GET")
     path = models.CharField(max_length=120)
@@ -73,6 +80,11 @@ class Scrape(models.Model):
     expect = models.TextField(blank=True, help_text="golden: the exact answer text")
     keep = ArrayField(
         models.CharField(max_length=80), default=list, help_text="metric families kept"
+    )
+    topic = models.CharField(
+        max_length=80,
+        blank=True,
+        help_text="exchange: doorbell rung when its answer changed, began or ceased to come",
     )
     every_s = models.FloatField(default=20.0)
     timeout_s = models.FloatField(default=15.0)
@@ -84,6 +96,9 @@ class Scrape(models.Model):
     error = models.TextField(blank=True)
     found = models.TextField(
         blank=True, help_text="golden: what was answered, at most 2,000 characters"
+    )
+    answer = models.TextField(
+        blank=True, help_text="exchange: the newest whole answer, as of ok_at; at most 256 KiB"
     )
     latency_ms = models.FloatField(null=True)
     misses = models.PositiveIntegerField(default=0, help_text="failures in a row")

@@ -12,11 +12,12 @@ from typing import Any
 from django.conf import settings
 
 from fleet.execution import states, wire
+from fleet.execution.exchanges import carry_out_exchange, check_exchange
 from fleet.execution.faults import scaled
 from fleet.execution.message import say
 from fleet.execution.models import Command, Subject
 from fleet.execution.output import Section
-from fleet.execution.remote import Body, Connection, HttpFailed, ShimRefused
+from fleet.execution.remote import Body, Connection, PortFailed, ShimRefused
 from fleet.execution.shim_words import sentence_of
 from fleet.execution.storable import storable_text
 from fleet.execution.verdicts import (
@@ -70,6 +71,8 @@ def check_order(
         wire.check_words("status", subject.name, 0)
     if verb == "http":
         _http_request(payload)
+    elif verb == "exchange":
+        check_exchange(payload, effect)
     else:
         lines_of(verb, payload, subject)
 
@@ -100,6 +103,8 @@ def carry_out(connection: Connection, call: Call) -> Outcome:
     command = call.command
     if command.verb == "http":
         return _http(connection, command)
+    if command.verb == "exchange":
+        return carry_out_exchange(connection, command.payload)
     if command.verb == "start" and call.mode == FIND_OUT:
         return judge_start(_ask(connection, call, "status", []))
     if command.verb == "forget":
@@ -262,7 +267,7 @@ def _http(connection: Connection, command: Command) -> Outcome:
     timeout_s = min(LONGEST_CALL_S, float(command.payload.get("timeout_s", 30.0)))
     try:
         found = connection.http(**_http_request(command.payload), deadline=timeout_s)
-    except HttpFailed as error:
+    except PortFailed as error:
         answer: dict[str, Any] = {"status": None, "ms": None, "error": str(error)[:500]}
         return Outcome(states.FAILED, error.sentence, answer)
     answer = {"status": found.status, "ms": round(found.ms, 1), "error": None}
