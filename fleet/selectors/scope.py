@@ -10,19 +10,19 @@ from typing import Any
 
 from fleet.models import Member, Node, Pool, Replica
 
-Finder = Callable[[str, bool], Any]
+Finder = Callable[[str], Any]
 _FINDERS: dict[str, tuple[Finder, Callable[[Any], str | None]]] = {}
 
 
 def scope_add(kind: str, find: Finder, pool_of: Callable[[Any], str | None]) -> None:
-    """Register how to find an object of a kind by its name (and lock its row), and its pool's slug."""
+    """Register how to find an object of a kind by its name, and its pool's slug."""
     _FINDERS[kind] = (find, pool_of)
 
 
-def scope_object(kind: str, name: str, *, lock: bool = False) -> Any:
-    """Return the object of a kind by its public name, or None; with `lock`, its row is locked."""
+def scope_object(kind: str, name: str) -> Any:
+    """Return the object of a kind by its public name, or None. Its row is not locked."""
     found = _FINDERS.get(kind)
-    return found[0](name, lock) if found else None
+    return found[0](name) if found else None
 
 
 def scope_pool(kind: str, subject: Any) -> str | None:
@@ -46,19 +46,16 @@ def pools_of_nodes(nodes: list[Node]) -> dict[int, str | None]:
     return {node.pk: found.get(node.pk) for node in nodes}
 
 
-def _node(name: str, lock: bool) -> Node | None:
-    rows = Node.objects.filter(host__name=name)
-    return (rows.select_for_update(of=("self",)) if lock else rows).first()
+def _node(name: str) -> Node | None:
+    return Node.objects.filter(host__name=name).first()
 
 
-def _replica(name: str, lock: bool) -> Replica | None:
-    rows = Replica.objects.select_related("pool").filter(name=name)
-    return (rows.select_for_update(of=("self",)) if lock else rows).first()
+def _replica(name: str) -> Replica | None:
+    return Replica.objects.select_related("pool").filter(name=name).first()
 
 
-def _pool(slug: str, lock: bool) -> Pool | None:
-    rows = Pool.objects.filter(slug=slug)
-    return (rows.select_for_update() if lock else rows).first()
+def _pool(slug: str) -> Pool | None:
+    return Pool.objects.filter(slug=slug).first()
 
 
 scope_add("node", _node, lambda node: pools_of_nodes([node])[node.pk])

@@ -13,11 +13,10 @@ from releases.models import Launch
 _ID = re.compile(r"LN-(\d{1,9})")
 
 
-def launch_named(public_id: str, lock: bool = False) -> Launch | None:
-    """Return the launch of this public id, or None; with `lock`, its row is locked."""
+def launch_named(public_id: str) -> Launch | None:
+    """Return the launch of this public id, or None."""
     found = _ID.fullmatch(public_id)
     rows = Launch.objects.select_related("replica__pool")
-    rows = rows.select_for_update(of=("self",)) if lock else rows
     return rows.filter(pk=int(found[1])).first() if found else None
 
 
