@@ -27,6 +27,7 @@ BATCH = 2000
 LATE_IDS = 1000
 ANCHOR_EVERY_S = 3600.0
 GENESIS = "0" * 64
+_TAIL_BYTES = 4096  # some forty lines
 
 
 def trail_seal(*, look_at_all: bool = False) -> int:
@@ -80,23 +81,16 @@ def anchor_path() -> Path:
 def anchors_read() -> list[Anchor]:
     """Return the anchors in order; a torn line is left out."""
     try:
-        lines = anchor_path().read_text().splitlines()
+        return _anchors_in(anchor_path().read_text())
     except FileNotFoundError:
         return []
-    anchors = []
-    for line in lines:
-        words = line.split()
-        if len(words) == 3 and words[1].isdigit():
-            anchors.append(Anchor(datetime.fromisoformat(words[0]), int(words[1]), words[2]))
-    return anchors
 
 
 def trail_anchor(now: datetime | None = None, *, every_s: float = ANCHOR_EVERY_S) -> bool:
     """Append the head of the chain to the anchor file when the last anchor is old; tell whether it did."""
     now = now or datetime.now(UTC)
     head = TrailSeal.objects.order_by("-position").first()
-    anchors = anchors_read()
-    last = anchors[-1] if anchors else None
+    last = _newest_anchor()
     if head is None or (last and (now - last.at).total_seconds() < every_s):
         return False
     if last and last.position >= head.position:
@@ -108,6 +102,28 @@ def trail_anchor(now: datetime | None = None, *, every_s: float = ANCHOR_EVERY_S
         file.flush()
         os.fsync(file.fileno())
     return True
+
+
+def _newest_anchor() -> Anchor | None:
+    """Read the end of the file only: the tick asks every few seconds, and a line an hour adds up."""
+    try:
+        with anchor_path().open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _TAIL_BYTES))
+            tail = file.read().decode(errors="replace")
+    except FileNotFoundError:
+        return None
+    whole = tail.partition("\n")[2] if size > _TAIL_BYTES else tail
+    return next(reversed(_anchors_in(whole)), None)
+
+
+def _anchors_in(text: str) -> list[Anchor]:
+    anchors = []
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) == 3 and words[1].isdigit():
+            anchors.append(Anchor(datetime.fromisoformat(words[0]), int(words[1]), words[2]))
+    return anchors
 
 
 def _make_key(path: Path) -> bytes:

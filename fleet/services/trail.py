@@ -1,6 +1,6 @@
 """The trail: one row for each change, written in the transaction of the change.
 
-Not in charge of sealing (services/seal.py) nor of reading (selectors/trail.py).
+Not in charge of sealing (services/seal.py) nor of reading (selectors/trail_page.py).
 """
 
 from __future__ import annotations

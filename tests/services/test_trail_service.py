@@ -1,3 +1,5 @@
+from datetime import UTC, datetime, timedelta
+
 import pytest
 from django.db import IntegrityError, connection, transaction
 
@@ -171,6 +173,21 @@ def test_a_chain_written_anew_differs_from_its_anchor():
     tamper("UPDATE fleet_trailentry SET reason = 'forged' WHERE id = %s", first.pk)
     seal.trail_seal()
     assert "differs from the anchor" in trail_verify().problem
+
+
+def test_an_anchor_at_the_end_of_a_long_file_is_found_and_a_torn_one_left_out():
+    add()
+    seal.trail_seal()
+    now = datetime.now(UTC)
+    old = f"{now - timedelta(days=1):%Y-%m-%dT%H:%M:%S+00:00} 1 {'a' * 64}\n"
+    seal.anchor_path().write_text(old * 200)
+    assert not seal.trail_anchor(now), "nothing was sealed since"
+    add()
+    seal.trail_seal()
+    assert seal.trail_anchor(now)
+    seal.anchor_path().write_text(seal.anchor_path().read_text() + "2026-11-30T")
+    assert not seal.trail_anchor(now), "the newest whole one is young"
+    assert [anchor.position for anchor in seal.anchors_read()] == [1] * 200 + [2]
 
 
 def test_the_head_is_anchored_once_an_hour():
