@@ -7,5 +7,6 @@ class ReleasesConfig(AppConfig):
     name = "releases"
 
     def ready(self) -> None:
-        """Tell the fleet's selectors how launches are named; they may not import this app."""
+        """Tell the fleet's selectors how launches are named, since they may not import this app, and listen."""
+        from releases import wiring  # noqa: F401
         from releases.selectors import logs, names  # noqa: F401

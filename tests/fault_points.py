@@ -23,3 +23,4 @@ CONDUCTOR_POINTS = [
     *DISPATCH_POINTS,
 ]
 WEB_POINT = "launch-created"
+GATE_POINTS = ["gate-asked", "gate-row"]

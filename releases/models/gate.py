@@ -7,6 +7,8 @@ from django.utils.translation import gettext_lazy as _
 from releases.models.launch import Launch
 from releases.rules import gates as rules
 
+TOPIC_HEAD = "gate-"
+
 
 class GateRun(models.Model):
     class State(models.TextChoices):
@@ -52,7 +54,7 @@ class GateRun(models.Model):
 
     @property
     def topic(self) -> str:
-        return f"gate-{self.public_id}"
+        return f"{TOPIC_HEAD}{self.public_id}"
 
 
 class GateRow(models.Model):

@@ -4,16 +4,18 @@ No data is never a pass: a check without an answer is inconclusive. Health alone
 Source: manual A 10.1, 5.2 (transport proof); RELIABILITY.md section 4 (GateRun).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
 from fleet.readings.sse import StreamedAnswer
-from fleet.rules.message import say
+from fleet.rules.message import foreign, say
 
 QUEUED, RUNNING, PASSED, FAILED = "queued", "running", "passed", "failed"
 INCONCLUSIVE, ERRORED, EXPIRED, CANCELLED = "inconclusive", "errored", "expired", "cancelled"
 GATE_MOVES: dict[str, frozenset[str]] = {
-    QUEUED: frozenset({RUNNING, CANCELLED, EXPIRED}),
+    QUEUED: frozenset({RUNNING, ERRORED, CANCELLED, EXPIRED}),
     RUNNING: frozenset({PASSED, FAILED, INCONCLUSIVE, ERRORED, CANCELLED, EXPIRED}),
     PASSED: frozenset(),
     FAILED: frozenset(),
@@ -24,7 +26,9 @@ GATE_MOVES: dict[str, frozenset[str]] = {
 }
 ENDED = frozenset(state for state, onward in GATE_MOVES.items() if not onward)
 GOLDEN, STREAM, TRANSPORT = "golden", "stream", "transport"
+CHECKS = (GOLDEN, STREAM, TRANSPORT)
 _SHOWN = 400  # characters of an answer in a row
+_BEFORE = 80  # of them before the first that differs, when that is far in
 
 
 @dataclass(frozen=True)
@@ -52,17 +56,29 @@ def judge_golden(prompt: str, expected: str, answer: Answer) -> Row:
     if answer.text is None:
         return Row(GOLDEN, prompt, INCONCLUSIVE, expected[:_SHOWN], "", answer.problem)
     verdict = PASSED if answer.text == expected else FAILED
-    return Row(GOLDEN, prompt, verdict, expected[:_SHOWN], answer.text[:_SHOWN])
+    return Row(GOLDEN, prompt, verdict, *_pair(expected, answer.text))
+
+
+def _pair(expected: str, found: str) -> tuple[str, str]:
+    """Cut two texts alike, so that the first character that differs is among those that are shown."""
+    same = next(
+        (n for n, (a, b) in enumerate(zip(expected, found, strict=False)) if a != b),
+        min(len(expected), len(found)),
+    )
+    if same < _SHOWN - _BEFORE or expected == found:
+        return expected[:_SHOWN], found[:_SHOWN]
+    window = slice(same - _BEFORE, same - _BEFORE + _SHOWN - 1)
+    return f"…{expected[window]}", f"…{found[window]}"
 
 
 def judge_stream(prompt: str, whole: Answer, streamed: StreamedAnswer | None, problem: str) -> Row:
     """The joined chunks must be the unstreamed answer, ended with a reason and [DONE]."""
-    expected = (whole.text or "")[:_SHOWN]
     if whole.text is None or streamed is None:
-        return Row(STREAM, prompt, INCONCLUSIVE, expected, "", problem or whole.problem)
-    found = streamed.text[:_SHOWN]
+        shown = (whole.text or "")[:_SHOWN]
+        return Row(STREAM, prompt, INCONCLUSIVE, shown, "", problem or whole.problem)
+    expected, found = _pair(whole.text, streamed.text)
     if streamed.error:
-        return Row(STREAM, prompt, FAILED, expected, found, streamed.error)
+        return Row(STREAM, prompt, FAILED, expected, found, foreign(streamed.error))
     if not streamed.is_done or not streamed.finish_reason:
         why = say("the stream ended without its end after %(n)s chunks", n=streamed.chunks)
         return Row(STREAM, prompt, FAILED, expected, found, why)
@@ -88,13 +104,47 @@ class TransportPlan:
     gdr: bool = True
 
 
-def judge_transport(plan: TransportPlan, ranks: Iterable[RankSeen], world_size: int) -> list[Row]:
+def transport_plan(content: Mapping[str, Any]) -> TransportPlan | None:
+    """Read from a release's content how its ranks are meant to reach other nodes; None when it does not say.
+
+    Source: NCCL's environment variables NCCL_NET, NCCL_IB_DISABLE and NCCL_NET_GDR_LEVEL (2.28).
+    """
+    shape, env = content.get("shape"), content.get("env")
+    if not isinstance(shape, Mapping) or not isinstance(env, Mapping):
+        return None
+    nodes = shape.get("nodes")
+    if not isinstance(nodes, int) or nodes < 1:
+        return None
+    if nodes == 1:
+        return TransportPlan("", False)
+    network = str(env.get("NCCL_NET", "")).upper()
+    if env.get("NCCL_IB_DISABLE", "0") == "1" or network == "SOCKET":
+        return TransportPlan("NET/Socket", False)
+    if network not in ("", "IB"):
+        return None  # a plugin of its own, whose lines nobody has read yet
+    return TransportPlan("NET/IB", env.get("NCCL_NET_GDR_LEVEL", "") not in ("0", "LOC"))
+
+
+def judge_transport(
+    plan: TransportPlan | None, ranks: Iterable[RankSeen], world_size: int
+) -> list[Row]:
     """Judge every rank of the world: a rank without lines is not proved, a socket is a failure."""
     seen = {one.rank: one for one in ranks}
+    if plan is None:
+        why = say("the release does not say how its ranks reach other nodes: not proven")
+        return [
+            Row(TRANSPORT, f"r{rank}", INCONCLUSIVE, "", _transports(seen.get(rank)), why)
+            for rank in range(world_size)
+        ]
     planned = (
         f"{plan.between}{'/GDRDMA' if plan.gdr else ''}" if plan.between else "inside the node"
     )
     return [_rank_row(plan, planned, rank, seen.get(rank)) for rank in range(world_size)]
+
+
+def _transports(seen: RankSeen | None) -> str:
+    found = sorted(seen.transports.items()) if seen else []
+    return ", ".join(f"{name} ×{count}" for name, count in found)[:_SHOWN]
 
 
 def _rank_row(plan: TransportPlan, planned: str, rank: int, seen: RankSeen | None) -> Row:
@@ -102,18 +152,18 @@ def _rank_row(plan: TransportPlan, planned: str, rank: int, seen: RankSeen | Non
     if seen is None or not seen.transports:
         why = say("no channel line of this rank: not proven")
         return Row(TRANSPORT, subject, INCONCLUSIVE, planned, "", why)
-    found = ", ".join(f"{name} ×{count}" for name, count in sorted(seen.transports.items()))
+    found = _transports(seen)
     network = [name for name in seen.transports if name.startswith("NET/")]
     if bad := [name for name in network if not _is_planned(plan, name)]:
         why = say("%(found)s instead of %(planned)s", found=bad[0], planned=planned)
-        return Row(TRANSPORT, subject, FAILED, planned, found[:_SHOWN], why)
+        return Row(TRANSPORT, subject, FAILED, planned, found, why)
     if plan.between and not network:
         why = say("no channel between nodes in its lines: not proven")
-        return Row(TRANSPORT, subject, INCONCLUSIVE, planned, found[:_SHOWN], why)
+        return Row(TRANSPORT, subject, INCONCLUSIVE, planned, found, why)
     if not seen.is_complete:
         why = say("its set-up has not ended")
-        return Row(TRANSPORT, subject, INCONCLUSIVE, planned, found[:_SHOWN], why)
-    return Row(TRANSPORT, subject, PASSED, planned, found[:_SHOWN])
+        return Row(TRANSPORT, subject, INCONCLUSIVE, planned, found, why)
+    return Row(TRANSPORT, subject, PASSED, planned, found)
 
 
 def _is_planned(plan: TransportPlan, name: str) -> bool:
@@ -145,3 +195,39 @@ def judge_run(rows: Iterable[Row], checks: Iterable[str]) -> tuple[str, str]:
             subject=first.subject,
         )
     return PASSED, say("%(count)s rows passed", count=len(rows))
+
+
+@dataclass(frozen=True)
+class RunSeen:
+    """A gate run as one tick sees it. `wanted`: every (check, subject) that its checks ask for."""
+
+    state: str
+    now: datetime
+    deadline_at: datetime
+    is_launch_ready: bool
+    launch: str
+    checks: tuple[str, ...]
+    wanted: frozenset[tuple[str, str]]
+    rows: tuple[Row, ...]
+
+    @property
+    def is_complete(self) -> bool:
+        return self.wanted <= {(row.check, row.subject) for row in self.rows}
+
+
+def decide(seen: RunSeen) -> tuple[str | None, str]:
+    """Return the run's next state (None: it stays) and why. Results are for one launch while it is ready."""
+    if not seen.is_launch_ready:
+        why = say("%(launch)s is not ready any more: nothing was proven", launch=seen.launch)
+        return CANCELLED, why
+    if seen.state == RUNNING and seen.is_complete:
+        return judge_run(seen.rows, seen.checks)
+    if seen.now >= seen.deadline_at:
+        return EXPIRED, say(
+            "%(got)s of %(all)s results came before its deadline",
+            got=len(seen.rows),
+            all=len(seen.wanted),
+        )
+    if seen.state == QUEUED:
+        return RUNNING, say("Asking the endpoint.")
+    return None, ""

@@ -110,6 +110,15 @@ def test_ranks_that_never_finish_are_found_by_difference():
     assert sorted(comm.started - comm.completed) == [14]
 
 
+def test_a_card_is_set_up_when_each_of_its_own_communicators_is():
+    other = init(0, "START").replace("comm 0x1", "comm 0x2")
+    seats = read(init(0, "START"), init(0, "COMPLETE"), init(1, "START"), other).table.seats
+    assert not seats["n0", 0].is_complete, "its second communicator is open"
+    assert not seats["n0", 1].is_complete
+    done = read(init(0, "START"), other, init(0, "COMPLETE"), other.replace("START", "COMPLETE"))
+    assert done.table.seats["n0", 0].is_complete
+
+
 def test_a_set_up_that_all_ranks_finish_is_a_pass():
     lines = [init(r, end) for end in ("START", "COMPLETE") for r in range(16)]
     found = report("\n".join(lines))

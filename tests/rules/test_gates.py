@@ -1,5 +1,7 @@
 """Verdicts of gate checks: exact or not, joined or not, proven or not; silence never passes."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from fleet.readings.sse import StreamedAnswer
@@ -100,3 +102,63 @@ def test_a_run_passes_only_when_every_check_has_rows_and_all_pass(rows, verdict)
     assert judged == verdict
     assert said(why)
     assert judged in rules.GATE_MOVES["running"]
+
+
+def test_the_first_character_that_differs_is_shown_however_long_the_answer():
+    same = "x" * 900
+    judged = rules.judge_golden("p1", f"{same}a end", Answer(f"{same}b end"))
+    assert (judged.expected[-5:], judged.found[-5:]) == ("a end", "b end")
+    assert len(judged.found) <= 400
+
+
+CONTENT = {"shape": {"nodes": 2}, "env": {}}
+
+
+@pytest.mark.parametrize(
+    ("content", "plan"),
+    [
+        (CONTENT, TransportPlan("NET/IB", True)),
+        ({**CONTENT, "env": {"NCCL_NET_GDR_LEVEL": "LOC"}}, TransportPlan("NET/IB", False)),
+        ({**CONTENT, "env": {"NCCL_IB_DISABLE": "1"}}, TransportPlan("NET/Socket", False)),
+        ({**CONTENT, "env": {"NCCL_NET": "Socket"}}, TransportPlan("NET/Socket", False)),
+        ({**CONTENT, "env": {"NCCL_NET": "AWS Libfabric"}}, None),
+        ({"shape": {"nodes": 1}, "env": {}}, TransportPlan("", False)),
+        ({"shape": {}, "env": {}}, None),
+        ({}, None),
+    ],
+)
+def test_the_release_says_what_transport_is_planned(content, plan):
+    assert rules.transport_plan(content) == plan
+
+
+def test_a_release_that_says_nothing_of_its_transport_proves_nothing():
+    (judged,) = rules.judge_transport(None, [RankSeen(0, "n1", GDR, True)], 1)
+    assert judged.verdict == "inconclusive"
+    assert said(judged.explanation)
+
+
+NOON = datetime(2026, 11, 29, 12, tzinfo=UTC)
+WANTED = frozenset({("golden", "p1")})
+
+
+@pytest.mark.parametrize(
+    ("state", "is_ready", "late_s", "rows", "to"),
+    [
+        ("queued", True, -1, (), "running"),
+        ("queued", False, -1, (), "cancelled"),
+        ("queued", True, 0, (), "expired"),
+        ("running", True, -1, (), None),
+        ("running", True, 0, (), "expired"),
+        ("running", False, 0, (row("passed"),), "cancelled"),
+        ("running", True, -1, (row("passed"),), "passed"),
+        ("running", True, 0, (row("passed"),), "passed"),
+        ("running", True, -1, (row("inconclusive"),), "inconclusive"),
+    ],
+)
+def test_a_run_goes_on_by_its_rows_its_launch_and_the_clock(state, is_ready, late_s, rows, to):
+    now = NOON + timedelta(seconds=late_s)
+    seen = rules.RunSeen(state, now, NOON, is_ready, "LN-0001", ("golden",), WANTED, rows)
+    decided, why = rules.decide(seen)
+    assert decided == to
+    assert bool(said(why)) == (to is not None)
+    assert to is None or to in rules.GATE_MOVES[state]

@@ -129,7 +129,9 @@ class NcclReader:
             self._read_channel(seat, rest, number)
             return
         if rest.startswith((b" INFO comm ", b" INFO ncclComm")):
-            self.setup.take_comm(rest[6:257].decode("utf-8", "replace").rstrip("\r"))
+            message = rest[6:257].decode("utf-8", "replace").rstrip("\r")
+            self.setup.take_comm(message)
+            seat.note_init(message)
             return
         text = clean_line(decode(line[:LINE_CAP_BYTES]))
         level, _, message = text.partition(" NCCL ")[2].partition(" ")
@@ -150,6 +152,7 @@ class NcclReader:
         self, text: str, level: str, message: str, seat: SeatTally, number: int
     ) -> None:
         if level == "INFO" or level == "TRACE":
+            seat.note_init(message)
             if not self.setup.take(message, seat.host) and "version" in message:
                 self.setup.take_version(message)
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import islice
 
 from fleet.readings.log_prefix import parse_nccl_seat
@@ -10,23 +11,40 @@ from fleet.readings.text import clean_line, decode
 _SEATS_CAP = 4096
 _CACHE_CAP = 16_384
 _PREFIX_BYTES = 512
+_COMMS_OF_A_SEAT = 64
+_COMM = re.compile(r"\bcomm (0x[0-9a-fA-F]{1,16}) ")
 
 
 class SeatTally:
     """What one card of one host printed."""
 
-    __slots__ = ("collectives", "gpu", "host", "transports", "warnings")
+    __slots__ = ("begun", "collectives", "completed", "gpu", "host", "transports", "warnings")
 
     def __init__(self, host: str, gpu: int | None) -> None:
         self.host = host
         self.gpu = gpu
         self.transports: dict[str, int] = {}
+        self.begun: set[str] = set()
+        self.completed: set[str] = set()
         self.collectives = 0
         self.warnings = 0
 
     def count(self, transport: str) -> None:
         """Count one channel line."""
         self.transports[transport] = self.transports.get(transport, 0) + 1
+
+    def note_init(self, message: str) -> None:
+        """Note that a communicator of this card began or ended its set-up."""
+        told = self.begun if message.endswith("Init START") else self.completed
+        if told is self.completed and not message.endswith("Init COMPLETE"):
+            return
+        if (comm := _COMM.search(message)) and len(told) < _COMMS_OF_A_SEAT:
+            told.add(comm[1])
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether each communicator that began was set up; none seen is not complete."""
+        return bool(self.begun) and self.begun <= self.completed
 
 
 class SeatTable:
