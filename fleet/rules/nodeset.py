@@ -12,7 +12,8 @@ ALL = "all"
 NAMES_MAX = 4096
 TEXT_MAX = 4000
 _WORD = re.compile(r"[^\s,\[\]]*(?:\[[^\[\]]*\][^\s,\[\]]*)*")
-_NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,62})", re.ASCII)
+_LONGEST_NAME = 63
+_NAME = re.compile(rf"[a-z0-9](?:[a-z0-9.-]{{0,{_LONGEST_NAME - 1}}})", re.ASCII)
 _BRACKET = re.compile(r"\[([^\[\]]*)\]")
 _PART = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?", re.ASCII)
 _NUMBERED = re.compile(r"(.*?)(\d{1,6})", re.ASCII)
@@ -31,11 +32,13 @@ def parse_nodeset(text: str) -> tuple[list[str], list[str]]:
         raise NodesetError(f"expected at most {TEXT_MAX} characters, found {len(text)}")
     taken: dict[str, None] = {}
     left: dict[str, None] = {}
+    count = 0
     for word in _words(text):
         into = left if word.startswith("!") else taken
         for name in _expand(word.removeprefix("!")):
             into[name] = None
-            if len(taken) + len(left) > NAMES_MAX:
+            count += 1  # a name that comes twice too: `[1,1][1,1]...` is few names in endless time
+            if count > NAMES_MAX:
                 raise NodesetError(f"expected at most {NAMES_MAX} names; select fewer")
     if not taken:
         raise NodesetError("expected node names, ranges like h100-[001-008], or all; found nothing")
@@ -66,6 +69,8 @@ def _words(text: str) -> Iterator[str]:
                 raise NodesetError(f"expected names, ranges or all; found {text[at : at + 20]!r}")
             at += 1
             continue
+        if word.count("[") > _LONGEST_NAME:
+            raise NodesetError(f"expected a node name, found {word[:40]!r}")
         yield word
         at += len(word)
 
