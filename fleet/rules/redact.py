@@ -82,21 +82,23 @@ class Redactor:
             return self._inside_key(text)
         if self._known:
             text = self._known.sub(_mask_match, text)
-        low = text.lower()
-        if not _is_suspicious(low):
+        if not _is_suspicious(text.lower()):
             return text
         text = _VALUE.sub(_mask_value, _WHOLE.sub(_mask_match, text))
-        return self._open_key(text) if "-----BEGIN" in text else text
+        return self._without_keys(text) if "-----BEGIN" in text else text
 
-    def _open_key(self, text: str) -> str:
-        begin = _BEGIN.search(text)
-        if not begin:
-            return text
-        end = _END.search(text, begin.end())
-        if end:
-            return text[: begin.start()] + KEY_BLOCK + self.line(text[end.end() :])
-        self.is_in_key, self._key_lines = True, 0
-        return text[: begin.start()] + KEY_BLOCK_OPEN
+    def _without_keys(self, text: str) -> str:
+        """A loop, because a hostile line holds thousands of key blocks."""
+        parts, at = [], 0
+        while begin := _BEGIN.search(text, at):
+            parts.append(text[at : begin.start()])
+            end = _END.search(text, begin.end())
+            if not end:
+                self.is_in_key, self._key_lines = True, 0
+                return "".join([*parts, KEY_BLOCK_OPEN])
+            parts.append(KEY_BLOCK)
+            at = end.end()
+        return "".join([*parts, text[at:]])
 
     def _inside_key(self, text: str) -> str:
         end = _END.search(text)

@@ -91,6 +91,15 @@ def test_a_whole_text_keeps_its_line_feeds() -> None:
     ]
 
 
+def test_it_hides_any_number_of_key_blocks_of_one_line() -> None:
+    block = f"-----BEGIN PRIVATE KEY-----MII-----END PRIVATE KEY----- {HF} "
+    assert _clean(block * 3000) == f"{KEY_BLOCK} ***2345 " * 3000
+    redactor = Redactor(is_in_key=True)
+    found = redactor.line(f"MII-----END PRIVATE KEY----- {block}-----BEGIN PRIVATE KEY-----MII")
+    assert found == f"{KEY_BLOCK} {KEY_BLOCK} ***2345 {KEY_BLOCK_OPEN}"
+    assert redactor.is_in_key
+
+
 def test_it_takes_linear_time_on_hostile_lines() -> None:
     for text in (
         "token=" * 3000,
