@@ -13,7 +13,7 @@ from django.dispatch import receiver
 
 from fleet.doorbell import ring
 from fleet.execution.models import Host
-from fleet.execution.signals import command_settled, host_moved
+from fleet.execution.signals import command_settled, host_moved, scrape_settled
 
 
 @receiver(command_settled)
@@ -32,6 +32,12 @@ def ring_for_host(host_id: int, **_: Any) -> None:
     if name:
         ring("fleet", f"node-{name}")
     _nudge()
+
+
+@receiver(scrape_settled)
+def ring_for_scrape(topic: str = "", **_: Any) -> None:
+    """Ring the topic of a recurring reading whose answer is another than before."""
+    ring(topic)
 
 
 @receiver(user_logged_in)

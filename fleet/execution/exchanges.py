@@ -36,9 +36,7 @@ class Exchange:
 
 def exchange_of(payload: dict[str, Any]) -> Exchange:
     """Read {port, text, address, timeout_s, limit_bytes}; the last three may be absent. Raises WireError."""
-    port, text = payload.get("port"), payload.get("text")
-    if not _is_whole(port, 65535):
-        raise WireError(f"port {port!r:.20}: expected 1 to 65535")
+    text = payload.get("text")
     if not isinstance(text, str) or not text or "\0" in text:
         raise WireError(f"text {text!r:.80}: expected words without NUL")
     try:
@@ -47,11 +45,13 @@ def exchange_of(payload: dict[str, Any]) -> Exchange:
         raise WireError(f"text {text!r:.80}: expected what UTF-8 can say") from None
     if len(raw) > TEXT_CAP_BYTES:
         raise WireError(f"text of {len(raw)} bytes: expected at most {TEXT_CAP_BYTES}")
-    limit = payload.get("limit_bytes", ANSWER_BYTES)
-    if not _is_whole(limit, ANSWER_CAP_BYTES):
-        raise WireError(f"limit_bytes {limit!r:.20}: expected 1 to {ANSWER_CAP_BYTES}")
-    timeout_s = min(LONGEST_S, float(payload.get("timeout_s", TIMEOUT_S)))
-    return Exchange(port, raw, payload.get("address") or LOOPBACK, timeout_s, limit)
+    return Exchange(
+        _whole("port", payload.get("port"), 65535),
+        raw,
+        payload.get("address") or LOOPBACK,
+        min(LONGEST_S, float(payload.get("timeout_s", TIMEOUT_S))),
+        _whole("limit_bytes", payload.get("limit_bytes", ANSWER_BYTES), ANSWER_CAP_BYTES),
+    )
 
 
 def check_exchange(payload: dict[str, Any], effect: str) -> None:
@@ -78,5 +78,7 @@ def carry_out_exchange(connection: Connection, payload: dict[str, Any]) -> Outco
     return Outcome(states.SUCCEEDED, "", {"ms": round(found.ms, 1), "error": None}, [section])
 
 
-def _is_whole(value: Any, high: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= high
+def _whole(name: str, value: Any, high: int) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= high:
+        return value
+    raise WireError(f"{name} {value!r:.20}: expected 1 to {high}")

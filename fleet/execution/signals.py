@@ -6,5 +6,5 @@ command_settled = Signal()  # command_id, topic: a terminal state, or unknown
 subject_moved = Signal()  # subject_id, state
 host_moved = Signal()  # host_id, reach ("" when its key or boot id changed)
 stream_grew = Signal()  # stream_id
-scrape_settled = Signal()  # scrape_id, is_ok
+scrape_settled = Signal()  # scrape_id, is_ok, topic ("" unless there is news)
 orphans_changed = Signal()  # host_id

@@ -130,5 +130,16 @@ def record_scrape(fence: Fence, scrape_id: int, result: Scraped) -> None:
         fields["values"] = result.values
         if token_counters(result.values) != token_counters(scrape.values):
             fields["progress_at"] = Now()
+    if result.is_ok and scrape.kind == Scrape.Kind.EXCHANGE:
+        fields["answer"] = result.answer
     if fence.guard(Scrape.objects.filter(pk=scrape_id)).update(**fields):
-        signals.scrape_settled.send(sender=Scrape, scrape_id=scrape_id, is_ok=result.is_ok)
+        topic = scrape.topic if _is_news(scrape, result) else ""
+        settled = {"scrape_id": scrape_id, "is_ok": result.is_ok, "topic": topic}
+        signals.scrape_settled.send(sender=Scrape, **settled)
+
+
+def _is_news(scrape: Scrape, result: Scraped) -> bool:
+    """A first failure, an answer after failures, or another answer than before."""
+    if not result.is_ok:
+        return scrape.misses == 0
+    return scrape.misses > 0 or result.answer != scrape.answer

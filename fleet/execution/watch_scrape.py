@@ -1,4 +1,4 @@
-"""What an engine answers: the golden question, and its metrics. Pure; the watch asks and records."""
+"""What is answered: an engine's golden answer, its metrics, a port's text. Pure; the watch asks and records."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ class Scraped:
     latency_ms: float | None = None
     error: str = ""
     found: str = ""
+    answer: str = ""
     values: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -52,6 +53,12 @@ def judge_metrics(status: int, body: bytes, keep: Iterable[str], latency_ms: flo
     if not values:
         return _bad(status, latency_ms, say("none of the wanted metrics is in the answer"), "")
     return Scraped(status, latency_ms, values=values)
+
+
+def judge_exchange(body: bytes, latency_ms: float) -> Scraped:
+    """Take what a port answered as text; whether it is whole is for its reader to say."""
+    text = body.decode("utf-8", "replace").replace("\0", "\u2400")
+    return Scraped(latency_ms=latency_ms, answer=text)
 
 
 def sum_families(body: bytes, keep: Iterable[str]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Asks engines the golden question and for their metrics, each at its own rhythm, through the node's connection.
+"""Asks engines the golden question and for their metrics, and ports for their text, each at its own rhythm.
 
 A question that could not be asked (no connection, this process stood still) counts for nothing: the
 reading only grows older. A question that was asked and not answered is a miss.
@@ -15,13 +15,20 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from fleet.execution import watch_record
+from fleet.execution.exchanges import ANSWER_BYTES, exchange_of
 from fleet.execution.faults import scaled
 from fleet.execution.models import Scrape
 from fleet.execution.remote_errors import RemoteError
 from fleet.execution.watch_link import NotConnected
-from fleet.execution.watch_scrape import Scraped, judge_golden, judge_metrics
+from fleet.execution.watch_scrape import (
+    Scraped,
+    judge_exchange,
+    judge_golden,
+    judge_metrics,
+)
 
 if TYPE_CHECKING:
+    from fleet.execution.remote import Connection
     from fleet.execution.watch_node import NodeWatch
     from fleet.execution.watch_shift import Shift
 
@@ -72,24 +79,40 @@ class Scraper:
     def _ask(self, scrape: Scrape, node: NodeWatch) -> Scraped | None:
         """Return the result, or None when nothing can be said about the engine."""
         stalls = self._shift.awake.stalls
-        body = None if scrape.body is None else json.dumps(scrape.body).encode()
-        headers = {} if body is None else {"Content-Type": "application/json"}
-        deadline_s = max(_SHORTEST_S, scaled(scrape.timeout_s))
+        ask = _exchange if scrape.kind == Scrape.Kind.EXCHANGE else _http
         try:
             connection = node.link.borrow(0.0)
-            answer = connection.http(
-                scrape.method,
-                scrape.path,
-                port=scrape.port,
-                headers=headers,
-                body=body,
-                deadline=deadline_s,
-            )
+            return ask(connection, scrape, max(_SHORTEST_S, scaled(scrape.timeout_s)))
         except NotConnected:
             return None
         except RemoteError as error:
             is_ours = not connection.is_alive or self._shift.awake.stalls != stalls
             return None if is_ours else Scraped(error=error.sentence)
-        if scrape.kind == "golden":
-            return judge_golden(answer.status, answer.body, scrape.expect, answer.ms)
-        return judge_metrics(answer.status, answer.body, scrape.keep, answer.ms)
+
+
+def _http(connection: Connection, scrape: Scrape, deadline_s: float) -> Scraped:
+    body = None if scrape.body is None else json.dumps(scrape.body).encode()
+    headers = {} if body is None else {"Content-Type": "application/json"}
+    answer = connection.http(
+        scrape.method,
+        scrape.path,
+        port=scrape.port,
+        headers=headers,
+        body=body,
+        deadline=deadline_s,
+    )
+    if scrape.kind == Scrape.Kind.GOLDEN:
+        return judge_golden(answer.status, answer.body, scrape.expect, answer.ms)
+    return judge_metrics(answer.status, answer.body, scrape.keep, answer.ms)
+
+
+def _exchange(connection: Connection, scrape: Scrape, deadline_s: float) -> Scraped:
+    asked = exchange_of({**(scrape.body or {}), "port": scrape.port})
+    answer = connection.exchange(
+        asked.text,
+        port=asked.port,
+        address=asked.address,
+        deadline=deadline_s,
+        limit=ANSWER_BYTES,
+    )
+    return judge_exchange(answer.body, answer.ms)
