@@ -10,10 +10,14 @@ from dataclasses import dataclass
 from functools import cache, partial
 from hashlib import sha1, sha256, shake_256
 
+from .state import DRIVER, VBIOS
+
 SIZE_SCALE = 655_360
 SMALLEST_SHARD_BYTES = 4096
 NCCL = "2.28.9"
 REGISTRY = "registry.internal/vllm-openai"
+# What the cards of a newborn node answer (state.py, views_smi.py).
+PLATFORM = {"driver": DRIVER, "vbios": VBIOS}
 
 
 @dataclass(frozen=True)
@@ -166,6 +170,7 @@ def _release(
         "image_digest": image["digest"],
         "vllm_version": image["vllm_version"],
         "nccl": image["nccl"],
+        "platform": PLATFORM,
         "shape": {"nodes": 1, "tp": 1, "pp": 1, "dp": 1, "ep": False, **shape},
         "args": args,
         "hashes": seed_hashes(model),

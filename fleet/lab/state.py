@@ -17,6 +17,7 @@ GPUS = 8
 BUSES = ("1A", "2A", "3C", "4E", "9A", "AA", "BC", "CE")
 NIC_BUSES = ("1B", "2B", "3D", "4F", "9B", "AB", "BD", "CF")
 DRIVER = "570.172.08"
+VBIOS = "96.00.89.00.01"
 NAMESPACE = uuid.UUID("7d0e2a54-5d6c-5a55-9d5c-0f6f6c61620a")
 
 

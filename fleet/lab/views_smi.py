@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+from .state import VBIOS
+
 RESET_CELL = "[GPU requires reset]"
 # Exit code of a GPU that fell off the bus, by the vendor's manual.
 RC_LOST = 15
@@ -104,7 +106,7 @@ def _field_rows() -> list[tuple[str, str, Cell]]:
         ("pcie.link.width.current", "-", _fixed(16)),
         ("pcie.link.width.max", "-", _fixed(16)),
         ("driver_version", "-", lambda gpu, state: state["driver"]["version"]),
-        ("vbios_version", "-", _fixed("96.00.89.00.01")),
+        ("vbios_version", "-", _fixed(VBIOS)),
         ("inforom.img inforom.image", "-", _fixed("G520.0200.00.05")),
         ("inforom.ecc", "-", _fixed("7.16")),
         ("persistence_mode", "-", _fixed("Enabled")),

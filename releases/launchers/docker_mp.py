@@ -1,10 +1,8 @@
 """Renders the launch plan of a unit that runs as one docker container a node, vLLM multi-node mp.
 
-Pure: a sealed release's content and a placement in, the exact argv of every node out. One node
-needs no rendezvous,
-so the same launcher serves DP and TP units of one node. Source: manual A 5.2, 6.2; vLLM 0.23 multi-
-node flags
-(followers need --headless, only position 0 serves HTTP: facts on multi-node mp).
+Pure: a sealed release's content and a placement in, the exact argv of every node out. One node needs no
+rendezvous, so the same launcher serves DP and TP units of one whole node; single.py takes some cards of one.
+Source: manual A 5.2, 6.2; vLLM 0.23 multi-node flags (followers need --headless, only position 0 serves HTTP).
 """
 
 import hashlib
@@ -28,8 +26,23 @@ class Place:
     model_root: str
 
 
+@dataclass(frozen=True)
+class Cards:
+    """Which cards of a node a container gets (docker's word for them), and the port that goes with them."""
+
+    word: str = "all"
+    http_port: int = HTTP_PORT
+
+
 def plan_render(
-    *, unit: str, generation: int, content: dict[str, Any], content_sha: str, places: list[Place]
+    *,
+    unit: str,
+    generation: int,
+    content: dict[str, Any],
+    content_sha: str,
+    places: list[Place],
+    launcher: str = "docker_mp",
+    cards: Cards = Cards(),
 ) -> dict[str, Any]:
     """Render the plan: argv and environment per node, ports, world size, and what a log line's rank
     follows from.
@@ -41,18 +54,18 @@ def plan_render(
     master = {"address": places[0].address, "port": MASTER_PORT + generation % 100}
     layout = {"gpus_per_node": shape["gpus_per_node"], **{k: shape[k] for k in ("tp", "pp", "dp")}}
     positions = [
-        _position(unit, generation, token, content, place, places, master, layout)
+        _position(unit, generation, token, content, place, places, master, layout, cards)
         for place in places
     ]
     return {
-        "launcher": "docker_mp",
+        "launcher": launcher,
         "unit": unit,
         "generation": generation,
         "release_sha256": content_sha,
         "token": token,
         "world_size": shape["gpus_per_node"] * len(places),
         "master": master,
-        "http": {"address": places[0].address, "port": HTTP_PORT},
+        "http": {"address": places[0].address, "port": cards.http_port},
         "positions": positions,
     }
 
@@ -68,7 +81,7 @@ def argv_of(position: dict[str, Any], sha256: str) -> list[str]:
     return [word.replace(PLAN_SHA, sha256) for word in position["argv"]]
 
 
-def _position(unit, generation, token, content, place, places, master, layout):
+def _position(unit, generation, token, content, place, places, master, layout, cards):
     subject = f"{unit}-g{generation}-n{place.position}-{token}"
     container = f"fc-{unit}-n{place.position}-{token}"
     return {
@@ -80,14 +93,14 @@ def _position(unit, generation, token, content, place, places, master, layout):
         "model_dir": f"{place.model_root}/{content['model']['slug']}/{content['model']['revision']}",
         "layout": {**layout, "position": place.position},
         "argv": [
-            *_docker_words(unit, generation, subject, container, content, place),
+            *_docker_words(unit, generation, subject, container, content, place, cards),
             f"{content['image']['name']}@{content['image']['digest']}",
-            *_engine_words(content, place, places, master),
+            *_engine_words(content, place, places, master, cards),
         ],
     }
 
 
-def _docker_words(unit, generation, subject, container, content, place) -> list[str]:
+def _docker_words(unit, generation, subject, container, content, place, cards) -> list[str]:
     model = content["model"]
     inside = f"/models/{model['slug']}/{model['revision']}"
     labels = {
@@ -97,7 +110,7 @@ def _docker_words(unit, generation, subject, container, content, place) -> list[
         "fleet.subject": subject,
         "fleet.plan_sha": PLAN_SHA,
     }
-    words = ["docker", "run", "--name", container, "--gpus", "all", "--network", "host"]
+    words = ["docker", "run", "--name", container, "--gpus", cards.word, "--network", "host"]
     words += ["--ipc", "host", "--ulimit", "memlock=-1", "--restart", "no"]
     for name, value in labels.items():
         words += ["--label", f"{name}={value}"]
@@ -107,11 +120,11 @@ def _docker_words(unit, generation, subject, container, content, place) -> list[
     return words
 
 
-def _engine_words(content, place, places, master) -> list[str]:
+def _engine_words(content, place, places, master, cards) -> list[str]:
     model, shape = content["model"], content["shape"]
     words = [f"/models/{model['slug']}/{model['revision']}"]
     words += ["--served-model-name", model["served_name"]]
-    words += ["--host", place.address, "--port", str(HTTP_PORT)]
+    words += ["--host", place.address, "--port", str(cards.http_port)]
     for flag, size in (
         ("--tensor-parallel-size", shape["tp"]),
         ("--pipeline-parallel-size", shape["pp"]),

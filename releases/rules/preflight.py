@@ -1,13 +1,14 @@
-"""Judges what a node answered before a launch: weights, image, cards and leftovers. Pure; unknown is never a pass."""
+"""Judges what a node answered before a launch: weights, image, driver, cards, leftovers. Pure; unknown never passes."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from fleet.rules.message import say
 
-SECTIONS = ("ready", "image", "gpus", "leftovers")
+SECTIONS = ("ready", "image", "platform", "gpus", "leftovers")
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,11 @@ def preflight_sections(position: dict[str, Any], content: dict[str, Any], unit: 
     argvs = {
         "ready": ["cat", f"{position['model_dir']}/.ready"],
         "image": ["docker", "image", "inspect", image, "--format", "json"],
+        "platform": [
+            "nvidia-smi",
+            "--query-gpu=driver_version,vbios_version",
+            "--format=csv,noheader",
+        ],
         "gpus": ["nvidia-smi", "-L"],
         "leftovers": [*leftovers, "--format", "json"],
     }
@@ -37,6 +43,7 @@ def judge_preflight(content: dict[str, Any], answers: Mapping[str, Answer]) -> l
     for name, judge in (
         ("ready", _judge_ready),
         ("image", _judge_image),
+        ("platform", _judge_platform),
         ("gpus", _judge_gpus),
         ("leftovers", _judge_leftovers),
     ):
@@ -83,9 +90,32 @@ def _judge_image(content: dict[str, Any], answer: Answer) -> list[str]:
     ]
 
 
+def _judge_platform(content: dict[str, Any], answer: Answer) -> list[str]:
+    """An image that starts under a driver is not thereby right under it (manual A 4.1)."""
+    wanted = content.get("platform")
+    if not wanted:
+        return [say("driver and firmware: the release pins none.")]
+    pinned = f"{wanted['driver']}, {wanted['vbios']}"
+    if answer.rc:
+        return [say("driver and firmware: %(text)s", text=_short(answer.text))]
+    found = sorted({line.strip() for line in answer.text.splitlines() if line.strip()})
+    if found == [pinned]:
+        return []
+    return [
+        say(
+            "driver and firmware: %(found)s on the node, the release pins %(pinned)s.",
+            found="; ".join(found) or say("nothing"),
+            pinned=pinned,
+        )
+    ]
+
+
 def _judge_gpus(content: dict[str, Any], answer: Answer) -> list[str]:
-    wanted = content["shape"]["gpus_per_node"]
-    found = sum(1 for line in answer.text.splitlines() if line.startswith("GPU "))
+    listed = set(re.findall(r"^GPU (\d+):", answer.text, re.MULTILINE))
+    named = content["shape"].get("gpus")
+    if named is not None:
+        listed &= {str(index) for index in named}
+    wanted, found = content["shape"]["gpus_per_node"], len(listed)
     if answer.rc == 0 and found == wanted:
         return []
     return [

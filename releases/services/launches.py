@@ -11,7 +11,8 @@ from fleet.models import Member, Node, Replica
 from fleet.rules.message import say
 from fleet.services.replicas import members_reserve, replica_move
 from fleet.services.trail import Actor, trail_add
-from releases.launchers.docker_mp import Place, plan_render, plan_sha256
+from releases.launchers.choice import plan_render
+from releases.launchers.docker_mp import Place, plan_sha256
 from releases.models import Launch, LaunchPosition, Release
 from releases.rules import launch as rules
 from releases.rules.release import LAUNCHABLE as LAUNCHABLE_RELEASES

@@ -58,6 +58,7 @@ def lab_content(seed: dict[str, Any]) -> dict[str, Any]:
             "vllm_version": seed["vllm_version"],
             "nccl": seed["nccl"],
         },
+        "platform": seed["platform"],
         "tokenizer": seed["hashes"],
         "launcher": "docker_mp",
         "shape": {**seed["shape"], "gpus_per_node": GPUS_PER_NODE},
