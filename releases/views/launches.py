@@ -70,13 +70,18 @@ def _create(request: HttpRequest, replica: Replica, releases: list[Release]) -> 
     release = _chosen(releases, request.POST.get("release", ""))
     if release is None:
         raise Refused(_("This pool has no sealed release. Seal one first."))
+    plan_sha = request.POST.get("plan_sha", "")
+    if not plan_sha:
+        raise Refused(
+            _("The form does not carry the plan that was read. Read it, then send again.")
+        )
     try:
         launch = launch_create(
             replica=replica,
             release=release,
             actor=actor_of(request),
             user=request.user,
-            plan_sha=request.POST.get("plan_sha", ""),
+            plan_sha=plan_sha,
         )
     except LaunchRefused as refusal:
         raise Conflict(" ".join(said(reason, _) for reason in refusal.reasons)) from refusal
@@ -156,10 +161,13 @@ def launch_end(request: HttpRequest, name: str, generation: int) -> HttpResponse
     if len(reason) < REASON_MIN:
         raise Refused(_("Ending a unit needs a reason. Write why, then send again."))
     launch_stop(launch=found, reason=reason, actor=actor_of(request))
-    said_now = _(
-        "%(name)s is being ended; it counts as stopped only when every rank is proved gone."
-    )
-    messages.info(request, said_now % {"name": name})
+    if found.state in rules.ENDED:
+        told = _("Generation %(n)d of %(name)s was over already; nothing was ended.")
+    else:
+        told = _(
+            "%(name)s is being ended; it counts as stopped only when every rank is proved gone."
+        )
+    messages.info(request, told % {"name": name, "n": generation})
     return redirect("launch", name, generation)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from fleet.models import Member, TrailEntry
 from releases.models import Launch, Release
+from releases.services.launches import launch_preview
 from tests.browser.scene import CONTENT
 from tests.factories import make_node, make_pool, make_replica
 from tests.fault_points import WEB_POINT
@@ -53,14 +54,17 @@ def status_of(port: int) -> int:
         return 0
 
 
-def post_launch(port: int, session: str, key: str, version: int) -> tuple[int, str]:
-    """Send the form of the plan page as a browser does; return the status and where it leads."""
+def post_launch(port: int, session: str, key: str, base: tuple[int, str]) -> tuple[int, str]:
+    """Send the form of the plan page as a browser does; return the status and where it leads.
+
+    `base`: the unit's version and the plan's hash, as the page had them.
+    """
     fields = {
         "csrfmiddlewaretoken": CSRF,
         "idempotency_key": key,
-        "base_version": version,
+        "base_version": base[0],
         "release": Release.objects.get().public_id,
-        "plan_sha": "",
+        "plan_sha": base[1],
     }
     headers = {
         "Cookie": f"flotilla-session={session}; flotilla-csrf={CSRF}",
@@ -74,17 +78,19 @@ def post_launch(port: int, session: str, key: str, version: int) -> tuple[int, s
 
 def test_a_launch_is_made_once_by_a_request_that_is_sent_again(unit, start_web):
     key, session = str(uuid.uuid4()), session_key("ana")
+    plan = launch_preview(replica=unit, release=Release.objects.get())
+    base = unit.version, plan.plan_sha256
     web, port = start_web(FAULT_POINT=WEB_POINT)
     with pytest.raises(http.client.RemoteDisconnected):
-        post_launch(port, session, key, unit.version)
+        post_launch(port, session, key, base)
     web.wait(timeout=20)
     assert not Launch.objects.exists()
     assert not Member.objects.filter(is_reserved=True).exists()
     assert not TrailEntry.objects.filter(verb="launch.create").exists()
 
     _, port = start_web()
-    first = post_launch(port, session, key, unit.version)
+    first = post_launch(port, session, key, base)
     assert first == (302, "/replicas/glm52-r1/gen/1/launch/")
-    assert post_launch(port, session, key, unit.version) == first
+    assert post_launch(port, session, key, base) == first
     assert Launch.objects.count() == 1
     assert TrailEntry.objects.filter(verb="launch.create").count() == 1

@@ -3,7 +3,7 @@ import uuid
 import pytest
 from django.utils import timezone
 
-from fleet.models import Evidence, Replica
+from fleet.models import Evidence, Replica, TrailEntry
 from fleet.rules.message import say
 from releases.models import Launch, LaunchPhase, LaunchPosition, Release
 from releases.services.launches import launch_create
@@ -57,6 +57,13 @@ def test_launching_posts_the_hash_that_was_read(ana, unit, release):
     )
     assert answer["Location"] == "/replicas/glm52-r1/gen/1/launch/"
     assert Launch.objects.get().plan_sha256 == sha
+
+
+@pytest.mark.parametrize("seen", [{"plan_sha": ""}, {}])
+def test_a_plan_that_nobody_read_is_not_launched(ana, unit, release, seen):
+    posted = {"release": release.public_id, "base_version": unit.version, **seen}
+    assert post(ana, "/replicas/glm52-r1/launch/", **posted).status_code == 422
+    assert not Launch.objects.exists()
 
 
 def test_a_plan_that_changed_since_is_refused_and_nothing_is_made(ana, unit, release):
@@ -166,6 +173,10 @@ def test_ending_needs_the_typed_name_and_a_reason(ana, launch):
     assert post(ana, address, confirm="glm52-r1", reason="enough").status_code == 302
     launch.refresh_from_db()
     assert launch.state == "stopped"
+    again = ana.get(post(ana, address, confirm="glm52-r1", reason="once more")["Location"])
+    told = [str(message) for message in again.context["messages"]]
+    assert "Generation 1 of glm52-r1 was over already; nothing was ended." in told
+    assert TrailEntry.objects.filter(verb="launch.stopped").count() == 1
 
 
 def test_the_unit_page_offers_one_action_that_fits_its_state(ana, unit, release):
