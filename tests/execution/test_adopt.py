@@ -15,6 +15,7 @@ from fleet.execution.models import Command, Host, Orphan, Subject
 from fleet.execution.remote import connect
 from fleet.execution.watch_adopt import read_list
 from tests.execution.orders import fresh, order_start, order_stop
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.django_db
 
@@ -155,7 +156,8 @@ class TestOrphans:
 class TestOfflineStop:
     """A stop while the node is away outlives the absence (P05)."""
 
-    def test_the_node_that_comes_back_is_stopped_at_once(self, sshd):
+    def test_the_node_that_comes_back_is_stopped_at_once(self, sshd, settings):
+        settings.TIME_SCALE = 1.0  # the next attempt is 5 s away, on a slow machine too
         host = sshd.host()
         start = order_start(host, ["sleep", "100"])
         carry_out([start.pk])
@@ -181,4 +183,4 @@ class TestOfflineStop:
         link.close()
         subject.refresh_from_db()
         assert subject.state == states.SUBJECT_LIVE
-        assert subject.pid in sshd.node.processes()
+        wait_until(lambda: subject.pid in sshd.node.processes(), what="the process by its mark")

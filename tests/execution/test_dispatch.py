@@ -122,7 +122,7 @@ class TestQueue:
         assert [kept.pk] in queued("probe")
 
     def test_an_absent_redis_loses_nothing(
-        self, host, settings, django_capture_on_commit_callbacks, free_port
+        self, host, django_capture_on_commit_callbacks, free_port
     ):
         connection = django_rq.get_queue("probe").connection
         kept = connection.connection_pool.connection_kwargs.copy()
@@ -158,7 +158,7 @@ class TestSweep:
         assert queued("probe") == [[command.pk]]
 
     def test_a_long_queue_is_not_filled_with_doubles(
-        self, host, queued, swept, django_capture_on_commit_callbacks
+        self, host, swept, django_capture_on_commit_callbacks
     ):
         order_probe(host, "p1")
         with django_capture_on_commit_callbacks(execute=True):

@@ -93,7 +93,9 @@ def assert_started_once(sshd, command: Command) -> None:
     assert command.state == states.SUCCEEDED, command.explanation
     wait_until(lambda: starts(sshd), what="the command's first word")
     assert starts(sshd) == [command.subject.name]
-    assert len(sshd.node.processes(command.subject.name)) == 3  # runner, sh, sleep
+    wait_until(
+        lambda: len(sshd.node.processes(command.subject.name)) == 3, what="runner, sh and sleep"
+    )
     assert command.subject.state == states.SUBJECT_LIVE
 
 

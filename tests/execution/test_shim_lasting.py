@@ -156,7 +156,7 @@ class TestAttach:
         tool(node, "docker", "exit 125\n")
         node.start("s1", 1, ["docker", "run", "image"], ";epoch 1", ";container fc-x")
         done = wait_until(
-            lambda: (s := node.status("s1"))["answer"] == "DONE" and s, 8, what="its end"
+            lambda: (s := node.status("s1"))["answer"] == "DONE" and s, what="its end"
         )
         assert (done["rc"], done["epoch"]) == (125, 1)
 
