@@ -109,8 +109,9 @@ def ssh(two: Lab) -> Iterator[Run]:
     two.reset()
 
 
-def ssh_runner(lab: Lab) -> Run:
-    rows = lab.inventory()
+def ssh_runner(lab: Lab, rows: list[dict] | None = None) -> Run:
+    """Log in with the system's ssh client at one of these rows; the lab's nodes when none are given."""
+    rows = rows or lab.inventory()
 
     def run_ssh(
         command: str, node: int = 1, timeout: float = 30
@@ -119,7 +120,7 @@ def ssh_runner(lab: Lab) -> Run:
         argv = [
             "ssh", "-F", "none", "-i", str(lab.key_path), "-p", str(row["ssh_port"]),
             "-o", "BatchMode=yes", "-o", f"UserKnownHostsFile={lab.known_hosts_path}",
-            "-o", "StrictHostKeyChecking=yes", "-o", "ConnectTimeout=3",
+            "-o", "StrictHostKeyChecking=yes", "-o", "ConnectTimeout=15",
             f"{row['user']}@{row['address']}", command,
         ]  # fmt: skip
         return subprocess.run(

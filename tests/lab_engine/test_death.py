@@ -38,7 +38,8 @@ def ask_in_background(container, text: str) -> list[Reply]:
 
 
 def test_a_dead_rank_on_the_head_ends_the_unit_with_zero(units: Units) -> None:
-    head, follower = units.serving_pair(scales=WATCHED)
+    # The dead server is there for 2.5 s.
+    head, follower = units.serving_pair(scales={**WATCHED, "watch": 20})
     workers = head.workers + follower.workers
     head.kill(head.rank_on_gpu(3)["pid"])
     wait_until(lambda: head.ask("/health").status == 503, what="503")

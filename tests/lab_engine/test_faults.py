@@ -9,7 +9,7 @@ from tests.lab_engine.units import FASTER, Container, Units, in_order
 from tests.waiting import wait_until
 
 
-def state_of(container: Container, worker: dict) -> str:
+def state_of(worker: dict) -> str:
     with open(f"/proc/{worker['pid']}/stat") as file:
         return file.read().rpartition(")")[2].split()[0]
 
@@ -32,10 +32,23 @@ def test_a_frozen_engine_answers_health_and_makes_no_token(units: Units) -> None
     assert replies[0].json["choices"][0]["message"]["content"] == "6 * 7 = 42"
 
 
+def test_an_engine_that_answers_wrong_does_so_in_streams_too_and_stays_healthy(units: Units) -> None:
+    head = units.serving_small()
+    units.fault(head, {"id": "F-1", "name": "answer.wrong", "args": {}})
+
+    def text() -> str:
+        return head.chat("What is 6 * 7?").json["choices"][0]["message"]["content"]
+
+    wait_until(lambda: text() == "6 * 7 = 42 Or not.", what="the wrong answer")
+    assert head.ask("/health").status == 200
+    units.fault(head)
+    wait_until(lambda: text() == "6 * 7 = 42", what="the right answer")
+
+
 def frozen(head: Container) -> bool:
     """Ask with a client that hangs up, and see whether a token comes in its time."""
     connection = head.connect()
-    connection.timeout = 0.5
+    connection.timeout = 2.0  # a busy machine takes a moment for a token too
     body = b'{"model":"glm-5.2-fp8","messages":[{"role":"user","content":"1 + 1"}]}'
     connection.request("POST", "/v1/chat/completions", body)
     try:
@@ -54,7 +67,7 @@ def test_a_hung_rank_stops_the_unit_without_a_word(units: Units, on_head: bool) 
     said = (head.log, follower.log)
     units.fault(place, {"id": "F-1", "name": "rank.hang", "args": {"gpu": 3}})
     culprit = place.rank_on_gpu(3)
-    wait_until(lambda: state_of(place, culprit) == "T", what="the stopped worker")
+    wait_until(lambda: state_of(culprit) == "T", what="the stopped worker")
     assert follower.log == said[1]
     assert "Worker proc" not in head.log
     ask_in_background(head, "Tell me about rack 7.")
@@ -68,7 +81,7 @@ def test_the_watchdog_names_every_waiting_rank_but_the_culprit(units: Units) -> 
     head, follower = units.serving_pair("--distributed-timeout-seconds", "60", scales=WATCHED)
     fault = {"id": "F-1", "name": "rank.hang", "args": {"gpu": 3, "signature": "watchdog"}}
     units.fault(follower, fault)
-    wait_until(lambda: state_of(follower, follower.rank_on_gpu(3)) == "T", what="the stop")
+    wait_until(lambda: state_of(follower.rank_on_gpu(3)) == "T", what="the stop")
     ask_in_background(head, "Tell me about rack 7.")
     assert head.wait_for_exit() == 0
     assert follower.wait_for_exit() == 0
@@ -87,9 +100,9 @@ def test_a_cleared_hang_continues_the_process_and_not_the_unit(units: Units) -> 
     head = units.serving_small(scales=WATCHED)
     units.fault(head, {"id": "F-1", "name": "rank.hang", "args": {"gpu": 0}})
     worker = head.rank_on_gpu(0)
-    wait_until(lambda: state_of(head, worker) == "T", what="the stop")
+    wait_until(lambda: state_of(worker) == "T", what="the stop")
     units.fault(head)
-    wait_until(lambda: state_of(head, worker) == "S", what="the continuation")
+    wait_until(lambda: state_of(worker) == "S", what="the continuation")
     made = head.metric("vllm:generation_tokens_total")
     ask_in_background(head, "Tell me about rack 7.")
     head.wait_for_line("No available shared memory broadcast block found in 1 seconds.")
