@@ -48,7 +48,7 @@ class Container:
 
 def all_containers(node_dir: Path) -> Iterator[Container]:
     """Yield every container of the node, whatever its state."""
-    for directory in sorted((node_dir / "docker" / "containers").iterdir()):
+    for directory in sorted((node_dir / "docker" / "containers").glob("*")):
         config = _read_json(directory / "config.json", None)
         if config is not None:
             yield Container(directory, config, _read_json(directory / "state.json", {}))

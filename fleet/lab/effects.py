@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from . import containers, keys, power, procs, state
+from . import containers, gateway, keys, power, procs, state
 from .place import LabError
 from .sshd import NodeHost, prepare_machine
 from .state import GPUS
@@ -65,6 +65,30 @@ def stop_rank(site: Site, args: dict) -> None:
 def continue_rank(site: Site, args: dict) -> None:
     """Let a frozen worker go on."""
     procs.send_signal(args["pid"], args["start_ticks"], signal.SIGCONT)
+
+
+def kill_proxy(site: Site, args: dict) -> None:
+    """Kill the gateway's proxy."""
+    power.signal_all(_proxies(site), signal.SIGKILL)
+
+
+def stop_proxy(site: Site, args: dict) -> None:
+    """Freeze the gateway's proxy: connections open and nothing answers."""
+    found = _proxies(site)
+    power.signal_all(found, signal.SIGSTOP)
+    args["frozen"] = list(found.items())
+
+
+def continue_proxy(site: Site, args: dict) -> None:
+    """Let a frozen proxy go on."""
+    power.signal_all(dict(args["frozen"]), signal.SIGCONT)
+
+
+def _proxies(site: Site) -> dict[int, int]:
+    found = gateway.proxies(site.host)
+    if not found:
+        raise LabError(f"{site.host.name}: no proxy runs; start the gateway first")
+    return found
 
 
 def refuse_ssh(site: Site, args: dict) -> None:

@@ -40,6 +40,8 @@ class Fault:
     also: tuple[str, ...] = ()
     # Why it cannot be undone, and what would; empty when `undo` does it.
     cannot_undo: str = ""
+    # The kinds of host that can have it.
+    kinds: tuple[str, ...] = ("node",)
     # False for a fault that is over at once: it leaves no row behind.
     is_lasting: bool = True
 
@@ -48,6 +50,7 @@ BOOT_VIEWS = ("view/boot", "view/dmesg", "view/dmesg.T", "view/kernel.iso")
 BOOT_ID = "root/proc/sys/kernel/random/boot_id"
 GPU_LIST = ("view/smi.L", "view/smi.tsv", "view/topo.m", "view/docker.gpus")
 LOST = r"Unable to determine the device handle for GPU\d: 0000:[0-9A-F]{2}:00\.0: Unknown Error"
+ANY_HOST = ("node", "gateway")
 TABLE = (
     Fault(
         name="rank.kill",
@@ -70,6 +73,19 @@ TABLE = (
         apply=effects.only_told,
         undo=effects.only_told,
         arguments={"unit": ""},
+    ),
+    Fault(
+        name="answer.wrong",
+        about="every answer has another text than this model revision gives; health stays 200",
+        apply=effects.only_told,
+        undo=effects.only_told,
+        arguments={"unit": ""},
+    ),
+    Fault(
+        name="nccl.socket",
+        about="containers that start find no InfiniBand device; NCCL goes over sockets",
+        apply=effects.only_told,
+        undo=effects.only_told,
     ),
     Fault(
         name="oom.load",
@@ -104,24 +120,28 @@ TABLE = (
         about="connections are refused; open sessions live on",
         apply=effects.refuse_ssh,
         undo=effects.restore_ssh,
+        kinds=ANY_HOST,
     ),
     Fault(
         name="ssh.silent",
         about="connections open and nothing answers; open sessions freeze",
         apply=effects.silence_ssh,
         undo=effects.restore_ssh,
+        kinds=ANY_HOST,
     ),
     Fault(
         name="ssh.hostkey",
         about="the node shows another host key",
         apply=effects.change_host_key,
         undo=effects.restore_host_key,
+        kinds=ANY_HOST,
     ),
     Fault(
         name="node.dead",
         about="every process is killed and nothing answers; clearing switches the node on",
         apply=effects.switch_off,
         undo=effects.switch_on,
+        kinds=ANY_HOST,
     ),
     Fault(
         name="node.reboot",
@@ -130,7 +150,23 @@ TABLE = (
         arguments={"dark": 6.0},
         signs=(Sign(BOOT_ID, r"^[0-9a-f]{8}-[0-9a-f-]{27}$"),),
         also=BOOT_VIEWS,
+        kinds=ANY_HOST,
         is_lasting=False,
+    ),
+    Fault(
+        name="gateway.kill",
+        about="the gateway's proxy is killed",
+        apply=effects.kill_proxy,
+        cannot_undo="start the gateway again",
+        kinds=("gateway",),
+        is_lasting=False,
+    ),
+    Fault(
+        name="gateway.stop",
+        about="the gateway's proxy stands still: connections open and nothing answers",
+        apply=effects.stop_proxy,
+        undo=effects.continue_proxy,
+        kinds=("gateway",),
     ),
     Fault(
         name="docker.hung",
@@ -178,6 +214,12 @@ def find_fault(name: str) -> Fault:
     if name not in FAULTS:
         raise LabError(f"no fault {name}; there are {', '.join(sorted(FAULTS))}")
     return FAULTS[name]
+
+
+def check_hosts(fault: Fault, hosts: list[NodeHost]) -> None:
+    """Raise LabError unless all of these can have the fault."""
+    if wrong := [host.name for host in hosts if host.kind not in fault.kinds]:
+        raise LabError(f"{fault.name} is for a {' or '.join(fault.kinds)}; not for {wrong[0]}")
 
 
 def read_arguments(fault: Fault, given: Mapping[str, Value]) -> dict:

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from . import birth, containers, effects, faults, keeping, power, state
+from . import birth, containers, effects, faults, gateway, keeping, power, state
 from .fabric import Place, fleet_places
+from .gateway import GatewayHost
 from .place import LabError, lock_block, lock_first_free
 from .sshd import NodeHost, prepare_machine
 from .status import node_status
@@ -78,8 +79,8 @@ class Lab:
         return fleet_places(record["nodes"], record["block"])
 
     def host(self, name: str) -> NodeHost:
-        """Return one node by name; LabError when this lab has none of that name."""
-        hosts = {host.name: host for host in self.hosts()}
+        """Return one node, or the gateway's host, by name; LabError when this lab has none of that name."""
+        hosts = {host.name: host for host in self.every_host()}
         if name not in hosts:
             raise LabError(f"no node {name} in this lab; it has {', '.join(hosts)}")
         return hosts[name]
@@ -88,6 +89,20 @@ class Lab:
         """Return every node of this lab."""
         python = self.record().get("python", sys.executable)
         return [NodeHost(self.directory, p.name, p.address, python) for p in self.places()]
+
+    def gateway(self) -> GatewayHost:
+        """Return the host of the proxy, which is no node."""
+        record = self.record()
+        address, python = gateway.address_in(record["block"]), record["python"]
+        return GatewayHost(self.directory, gateway.NAME, address, python)
+
+    def gateway_row(self) -> dict:
+        """Return how to log in at the gateway's host and where its proxy is to listen; see gateway.gateway_row."""
+        return json.loads((self.directory / "gateway.json").read_text())
+
+    def every_host(self) -> list[NodeHost]:
+        """Return every node and the gateway's host."""
+        return [*self.hosts(), self.gateway()]
 
     def inventory(self) -> list[dict]:
         """Return the nodes as an inventory import reads them (CONTRACTS)."""
@@ -169,6 +184,7 @@ class Lab:
             # A fleet keeps the identity it was born with.
             "seed": before.get("seed", wish.seed),
             "scales": {**DEFAULT_SCALES, **before.get("scales", {}), **wish.scales},
+            "gateway": gateway.ports_in(wish.block, before),
             "ports": {"ssh": 2222, "engine": 8000, "rendezvous": 29500},
             "python": wish.python,
             "started_at": state.time_text(datetime.now(UTC)),
@@ -194,7 +210,20 @@ class Lab:
                 self._switch_on_again(host, place, now)
         rows = birth.inventory_rows(self.directory, places, host_keys)
         state.replace_text(self.directory / "inventory.json", json.dumps(rows, indent=1))
-        birth.write_known_hosts(self.directory, rows)
+        row = self._lay_out_gateway(bool(before), now)
+        birth.write_known_hosts(self.directory, [*rows, row])
+
+    def _lay_out_gateway(self, was_on: bool, now: datetime) -> dict:
+        host, record = self.gateway(), self.record()
+        was_on = was_on and (host.directory / "state.json").exists()
+        host_key = gateway.lay_out_gateway(host, record["seed"], now)
+        if was_on:
+            site = self._site(host, now)
+            effects.lose_power(site, "poweron")
+            faults.save(site)
+        row = gateway.gateway_row(host, host_key, record["gateway"])
+        state.replace_text(self.directory / "gateway.json", json.dumps(row, indent=1))
+        return row
 
     def _switch_on_again(self, host: NodeHost, place: Place, now: datetime) -> None:
         site = self._site(host, now)
@@ -207,7 +236,7 @@ class Lab:
 
     def _start_daemons(self, sshd: str) -> None:
         try:
-            power.start_listeners(self.directory, sshd, self.hosts())
+            power.start_listeners(self.directory, sshd, self.every_host())
         except LabError:
             self.down(keep=True)
             raise
@@ -239,7 +268,7 @@ class Lab:
         self._require_running()
         now = datetime.now(UTC)
         with self._changing():
-            for host in self.hosts():
+            for host in self.every_host():
                 self._reset_node(self._site(host, now))
             (self.directory / "unknown.log").write_text("")
 
@@ -257,7 +286,9 @@ class Lab:
     # -- faults and status -----------------------------------------------------------------
 
     def targets(self, target: str, on: str = "") -> list[NodeHost]:
-        """Return the nodes that a target names: a node, `leaf:4`, a unit, `all`."""
+        """Return what a target names: a node, `leaf:4`, a unit, `all` nodes, or the gateway's host."""
+        if target == gateway.NAME:
+            return [self.gateway()]
         return choose_hosts(self.places(), self.hosts(), target, on)
 
     def fault(self, target: str, name: str, **args: faults.Value) -> str:
@@ -266,6 +297,7 @@ class Lab:
         fault = faults.find_fault(name)
         arguments = faults.read_arguments(fault, args)
         hosts = self.targets(target, str(arguments.get("on", "")))
+        faults.check_hosts(fault, hosts)
         with self._changing():
             record = self.record()
             fault_id = f"f-{record['next_fault']:04d}"
@@ -299,6 +331,7 @@ class Lab:
             "scales": record["scales"],
             "unknown": len(self.unknown()),
             "nodes": [node_status(place, host) for place, host in pairs],
+            "gateway": gateway.gateway_status(self.gateway()),
         }
 
     def _require_running(self) -> None:

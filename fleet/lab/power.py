@@ -32,10 +32,7 @@ def sessions(node_dir: Path) -> dict[int, int]:
 
 
 def _is_sshd(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text().startswith("sshd")
-    except OSError:
-        return False
+    return procs.command_name(pid).startswith("sshd")
 
 
 def record_sessions(node_dir: Path) -> None:

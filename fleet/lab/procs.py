@@ -43,6 +43,15 @@ def send_signal(pid: int, ticks: int, number: int) -> bool:
     return True
 
 
+def command_name(pid: int) -> str:
+    """Return the name of a process's program, cut by the kernel at 15 bytes; empty when it is gone."""
+    try:
+        with open(f"/proc/{pid}/comm", "rb") as file:
+            return file.read().decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
+
+
 def _all_pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 

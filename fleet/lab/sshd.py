@@ -6,6 +6,7 @@ import shlex
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from .place import SSH_PORT, LabError
 
@@ -58,6 +59,8 @@ ulimit() {
 @dataclass(frozen=True)
 class NodeHost:
     """What sshd and the stubs of one node are told about it."""
+
+    kind: ClassVar[str] = "node"
 
     lab: Path
     name: str

@@ -135,10 +135,11 @@ def power_cycled(state: dict, reason: str, now: datetime) -> dict:
         state["seed"], state["name"], state["boot"]["count"] + 1, reason, now
     )
     after["reach"] = "up"
-    after["docker"]["state"] = "ok"
+    if "docker" in after:
+        after["docker"]["state"] = "ok"
     after["kernel_log"] = []
     after["faults"] = [row for row in state["faults"] if row["args"].get("sticky")]
-    for gpu in after["gpu"]:
+    for gpu in after.get("gpu", ()):
         if gpu["health"] != "ok" and not gpu["sticky"]:
             gpu.update(health="ok", recovery_action="None")
         gpu["xids"] = []

@@ -21,10 +21,16 @@ from .views_smi import (
 )
 
 GIB = 1 << 30
+_BOOT_ID = "root/proc/sys/kernel/random/boot_id"
 
 
 def render(state: dict) -> dict[str, str]:
-    """Return path below the node's directory -> text for one state."""
+    """Return path below the node's directory -> text for one state.
+
+    The gateway's host has no rehearsed tools: its boot id is all that is shown.
+    """
+    if "gpu" not in state:
+        return {_BOOT_ID: f"{state['boot']['id']}\n"}
     files = {f"view/{name}": text for name, text in _tool_views(state)}
     files.update(_kernel_views(state))
     files.update(_sysroot(state))
@@ -169,14 +175,14 @@ def _sysroot(state: dict) -> dict[str, str]:
     total_kb = state["memory"]["total_gib"] * GIB // 1024
     available_kb = state["memory"]["available_gib"] * GIB // 1024
     files = {
-        "proc/sys/kernel/random/boot_id": f"{state['boot']['id']}\n",
         "proc/meminfo": (
             f"MemTotal:       {total_kb} kB\n"
             f"MemFree:        {available_kb - 64 * GIB // 1024} kB\n"
             f"MemAvailable:   {available_kb} kB\n"
         ),
     }
-    return {f"root/{name}": text for name, text in files.items()}
+    rooted = {f"root/{name}": text for name, text in files.items()}
+    return {_BOOT_ID: f"{state['boot']['id']}\n", **rooted}
 
 
 def write_views(node_dir: Path, state: dict) -> list[str]:

@@ -25,6 +25,12 @@ def node_line(row: dict) -> str:
     )
 
 
+def gateway_words(row: dict) -> str:
+    """Return the gateway's words in the last line of `lab status`."""
+    faults = f" faults {' '.join(row['faults'])}" if row["faults"] else ""
+    return f"{row['name']} {row['address']} ssh {row['reach']} proxy {row['proxy']}{faults}"
+
+
 def fault_line(row: dict) -> str:
     """Return one fault's line of the list."""
     arguments = " ".join(f"{key}={value}" for key, value in row["args"].items())

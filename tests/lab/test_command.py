@@ -45,6 +45,7 @@ def test_a_lab_is_run_from_the_command_line(lab_dir: Path) -> None:
         lines = lab_command(lab_dir, "status").splitlines()
         assert len(lines) == 3
         assert "faults gpu.xid79" in lines[1]
+        assert f"gateway {block}.253 ssh up proxy " in lines[2]
         assert lab_command(lab_dir, "state", "h100-002", "gpu.1.health") == '"lost"\n'
         assert refused(lab_dir, "clear", "h100-002") == 1
         assert lab_command(lab_dir, "unknown", "--json") == '{"unknown": []}\n'
@@ -57,5 +58,5 @@ def test_a_lab_is_run_from_the_command_line(lab_dir: Path) -> None:
 def test_the_faults_are_listed_with_their_arguments(lab_dir: Path) -> None:
     names = [row["name"] for row in json.loads(lab_command(lab_dir, "fault", "--json"))["faults"]]
 
-    assert {"rank.kill", "ssh.silent", "node.dead", "oom.load"} <= set(names)
+    assert {"rank.kill", "ssh.silent", "node.dead", "oom.load", "gateway.kill"} <= set(names)
     assert "gpu=0 on=head" in lab_command(lab_dir, "fault")

@@ -13,7 +13,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from fleet.lab.node import Lab, NotRunning
 from fleet.lab.place import LabError, lab_directory
-from fleet.lab.words import fault_line, node_line, read_pairs
+from fleet.lab.words import fault_line, gateway_words, node_line, read_pairs
 
 FAILED, WRONG_USE, NOT_RUNNING = 1, 2, 3
 
@@ -90,7 +90,8 @@ class Command(BaseCommand):
         lines = [node_line(row) for row in status["nodes"]]
         lines.append(
             f"{len(lines)} nodes, launch x{status['scales']['launch']:g}, "
-            f"watch x{status['scales']['watch']:g}, unknown calls: {status['unknown']}"
+            f"watch x{status['scales']['watch']:g}, unknown calls: {status['unknown']}; "
+            + gateway_words(status["gateway"])
         )
         return status, "\n".join(lines)
 
