@@ -20,12 +20,17 @@ class Release(models.Model):
     pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="releases")
     title = models.CharField(max_length=120)
     state = models.CharField(max_length=12, choices=State, default=State.DRAFT)
-    # {"model": {slug, served_name, revision, manifest_sha256}, "image": {ref, digest, vllm_version,
-    # nccl},
-    #  "launcher": "docker_mp", "shape": {tp, pp, dp, ep, nodes}, "args": [...], "env": {...},
-    #  "tokenizer": {...hashes}, "golden": [{id, messages, expect}]}
+    # {"model": {slug, served_name, revision, manifest_sha256},
+    #  "image": {name, digest, vllm_version, nccl}, "platform": {driver, vbios},
+    #  "tokenizer": {tokenizer, template, generation_config: SHA-256 each},
+    #  "launcher": "docker_mp", "shape": {nodes, tp, pp, dp, ep, gpus_per_node; gpus with single},
+    #  "args": [[flag, value or null]], "env": {...}, "golden": [{id, messages, expect}]}
+    # Once sealed, what the release is (content, hash, title, pool) is kept by a trigger of the database.
     content = models.JSONField()
-    content_sha256 = models.CharField(max_length=64, unique=True)
+    content_sha256 = models.CharField(max_length=64)
+    based_on = models.ForeignKey(
+        "self", null=True, on_delete=models.SET_NULL, related_name="+", help_text="drafted from"
+    )
     is_rehearsal = models.BooleanField(default=False)
     author = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
@@ -37,6 +42,13 @@ class Release(models.Model):
 
     class Meta:
         ordering = ["-id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["content_sha256"],
+                condition=~models.Q(state="draft"),
+                name="sealed_content_once",
+            )
+        ]
 
     def __str__(self) -> str:
         return self.public_id
@@ -44,3 +56,7 @@ class Release(models.Model):
     @property
     def public_id(self) -> str:
         return f"REL-{self.pk:04d}"
+
+    @property
+    def topic(self) -> str:
+        return f"release-{self.public_id}"

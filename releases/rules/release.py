@@ -19,3 +19,4 @@ RELEASE_MOVES: dict[str, frozenset[str]] = {
 LAUNCHABLE = frozenset({SEALED, REVIEWED, IN_SERVICE, SUPERSEDED})
 ROLLABLE = frozenset({REVIEWED, IN_SERVICE, SUPERSEDED})
 SIGNATURES_NEEDED = 2
+SIGNATURES_OF_REHEARSAL = 1  # its lab has one approver (RELIABILITY.md section 4)

@@ -261,11 +261,13 @@ def _deny(approval: Approval, reason: str, actor: Actor, user: Any) -> None:
 
 
 @transaction.atomic
-def approvals_withdraw(*, rollout: Rollout, user: Any) -> int:
-    """Withdraw every open request of a rollout that goes no further; return how many. No row of its own in
-    the trail: the move of the rollout is there.
+def approvals_withdraw(
+    *, user: Any, rollout: Rollout | None = None, release: Release | None = None
+) -> int:
+    """Withdraw every open request of a rollout or release that goes no further; return how many. No row of its
+    own in the trail: the move of the rollout or release is there.
     """
-    rows = Approval.objects.filter(rollout=rollout, decision="")
+    rows = Approval.objects.filter(rollout=rollout, release=release, decision="")
     return rows.update(decision=Approval.Decision.WITHDRAWN, decided_by=user, decided_at=Now())
 
 

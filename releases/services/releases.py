@@ -1,24 +1,160 @@
-"""Moves of releases: which state a release is in, told in the trail. What a state allows is rules/release.py."""
+"""Releases from draft to withdrawal: each write with its trail. What a state allows is rules/release.py, what may
+be sealed rules/content.py; that sealed content never changes, the database itself sees to.
+"""
 
 from typing import Any
 
 from django.db import transaction
 from django.db.models import F
+from django.db.models.functions import Now
 from django.utils.translation import gettext as _
 
 from fleet.doorbell import ring
-from fleet.rules.refusals import Conflict
-from fleet.services.trail import Actor, trail_add
-from releases.models import Release
+from fleet.models import Pool
+from fleet.rules.message import said, say
+from fleet.rules.refusals import Conflict, NeedsReason, Refused
+from fleet.services.trail import Actor, rule_actor, trail_add
+from releases.models import Approval, Launch, Release
 from releases.rules import release as rules
+from releases.rules.content import content_problems, content_sha256
+from releases.services.approvals import approval_ask, approvals_withdraw, kind_add
+
+TITLE_MAX = 120
+REASON_MIN = 3
 
 
-class ReleaseRefused(Exception):
+class ReleaseRefused(Refused):
     """The release may not do this; `reasons` are sentences for the person who asked."""
 
     def __init__(self, reasons: list[str]) -> None:
-        super().__init__("; ".join(reasons))
+        super().__init__(" ".join(said(reason, _) for reason in reasons))
         self.reasons = reasons
+
+
+@transaction.atomic
+def release_draft(
+    *,
+    pool: Pool,
+    title: str,
+    content: dict[str, Any],
+    actor: Actor,
+    user: Any,
+    based_on: Release | None = None,
+) -> Release:
+    """Begin a draft in a pool, usually from another release's content. Nothing can run from it."""
+    release = Release.objects.create(
+        pool=pool,
+        title=_title(title),
+        content=content,
+        content_sha256=content_sha256(content),
+        is_rehearsal=bool(based_on and based_on.is_rehearsal),
+        based_on=based_on,
+        author=user,
+    )
+    after = {"based_on": based_on.public_id if based_on else None}
+    _tell(release, "draft", actor, after={**after, "content_sha256": release.content_sha256})
+    return release
+
+
+@transaction.atomic
+def release_edit(*, release: Release, title: str, content: dict[str, Any], actor: Actor) -> Release:
+    """Change what a draft says; saving it unchanged writes nothing. Raises Conflict once it is sealed."""
+    release = _locked(release)
+    if release.state != rules.DRAFT:
+        raise Conflict(
+            _("%(release)s is sealed: what it pins never changes. Draft a new one from it.")
+            % {"release": release.public_id}
+        )
+    title, sha256 = _title(title), content_sha256(content)
+    if (title, sha256) == (release.title, release.content_sha256):
+        return release
+    before = {"title": release.title, "content_sha256": release.content_sha256}
+    Release.objects.filter(pk=release.pk).update(
+        title=title, content=content, content_sha256=sha256, version=F("version") + 1
+    )
+    release.refresh_from_db()
+    _tell(release, "edit", actor, before=before, after={"title": title, "content_sha256": sha256})
+    return release
+
+
+@transaction.atomic
+def release_seal(*, release: Release, actor: Actor) -> Release:
+    """Seal a draft: from here on it never changes. Raises ReleaseRefused naming all that is not pinned."""
+    release = _locked(release)
+    if release.state == rules.DRAFT and (reasons := seal_refusals(release)):
+        raise ReleaseRefused(reasons)
+    _move(release, rules.SEALED, actor, sealed_at=Now())
+    return release
+
+
+def seal_refusals(release: Release) -> list[str]:
+    """Say everything that stands against sealing a draft; an empty list means that it can be sealed."""
+    problems = [problem.sentence for problem in content_problems(release.content)]
+    same = (
+        Release.objects.filter(content_sha256=content_sha256(release.content))
+        .exclude(state=rules.DRAFT)
+        .first()
+    )
+    if same is None:
+        return problems
+    equal = say("%(release)s pins exactly the same: use it.", release=same.public_id)
+    return [*problems, equal]
+
+
+@transaction.atomic
+def release_review_ask(*, release: Release, actor: Actor, user: Any, reason: str = "") -> Approval:
+    """Ask two others to sign a sealed release: neither who wrote it nor who asks. Raises Conflict.
+
+    A rehearsal's release needs one, since its lab has one approver; the trail carries the number.
+    """
+    release = _locked(release)
+    if release.state != rules.SEALED:
+        raise Conflict(
+            _("%(release)s is %(found)s: only a sealed release that nobody reviewed is asked for.")
+            % {"release": release.public_id, "found": release.get_state_display().lower()}
+        )
+    return approval_ask(
+        kind=Approval.Kind.RELEASE,
+        facts=review_facts(release),
+        actor=actor,
+        user=user,
+        release=release,
+        reason=reason,
+        needed=signatures_needed(release),
+    )
+
+
+def signatures_needed(release: Release) -> int:
+    """Return how many others must sign."""
+    return rules.SIGNATURES_OF_REHEARSAL if release.is_rehearsal else rules.SIGNATURES_NEEDED
+
+
+def review_facts(release: Release) -> dict[str, Any]:
+    """Return what a reviewer signs: the hash binds everything else that the release says."""
+    model, image = release.content["model"], release.content["image"]
+    return {
+        "release": release.public_id,
+        "pool": release.pool.slug,
+        "title": release.title,
+        "state": release.state,
+        "content_sha256": release.content_sha256,
+        "model": f"{model['slug']}@{model['revision']}",
+        "image": f"{image['name']}@{image['digest']}",
+    }
+
+
+@transaction.atomic
+def release_withdraw(*, release: Release, reason: str, actor: Actor, user: Any) -> Release:
+    """Take a release out of use for good: it is launched no more. Units that run it go on until they are replaced.
+
+    Raises NeedsReason, and Conflict for a draft or one that is withdrawn already.
+    """
+    if len(reason.strip()) < REASON_MIN:
+        raise NeedsReason(_("Withdrawing a release needs a reason. Write why, then send again."))
+    release = _locked(release)
+    _move(release, rules.WITHDRAWN, actor, reason=reason)
+    approvals_withdraw(release=release, user=user)
+    return release
 
 
 @transaction.atomic
@@ -32,9 +168,42 @@ def release_in_service(*, release: Release, actor: Actor) -> Release:
     return release
 
 
+def releases_settle() -> int:
+    """Take every release of which no unit is left out of service, where another one serves; return how many."""
+    return sum(_supersede(pk) for pk in _left_behind().values_list("pk", flat=True))
+
+
+def _left_behind() -> Any:
+    live = Launch.objects.filter(state__in=Launch.LIVE)
+    in_service = Release.objects.filter(state=rules.IN_SERVICE)
+    with_units = in_service.filter(pk__in=live.values("release"))
+    return in_service.filter(pool__in=with_units.values("pool")).exclude(
+        pk__in=live.values("release")
+    )
+
+
+@transaction.atomic
+def _supersede(pk: int) -> bool:
+    release = _locked(Release(pk=pk))
+    if not _left_behind().filter(pk=pk).exists():
+        return False
+    _move(release, rules.SUPERSEDED, rule_actor("release-settle"), reason="no unit of it is left")
+    return True
+
+
 def _locked(release: Release) -> Release:
     rows = Release.objects.select_for_update(of=("self",)).select_related("pool")
     return rows.get(pk=release.pk)
+
+
+def _title(title: str) -> str:
+    title = " ".join(title.split())
+    if 1 <= len(title) <= TITLE_MAX:
+        return title
+    raise Refused(
+        _("A release needs a title of 1 to %(max)s characters, found %(found)s.")
+        % {"max": TITLE_MAX, "found": len(title)}
+    )
 
 
 def _move(release: Release, to: str, actor: Actor, *, reason: str = "", **changes: Any) -> None:
@@ -48,13 +217,28 @@ def _move(release: Release, to: str, actor: Actor, *, reason: str = "", **change
     changes = {"state": to, **changes}
     Release.objects.filter(pk=release.pk).update(**changes, version=F("version") + 1)
     release.refresh_from_db()
+    after = {"state": to, "content_sha256": release.content_sha256}
+    _tell(release, to, actor, reason=reason, before={"state": before}, after=after)
+
+
+def _tell(release: Release, verb: str, actor: Actor, **trail: Any) -> None:
     trail_add(
         actor=actor,
-        verb=f"release.{to}",
+        verb=f"release.{verb}",
         object_kind="release",
         object_id=release.public_id,
-        reason=reason,
-        before={"state": before},
-        after={"state": to, "content_sha256": release.content_sha256},
+        **trail,
     )
-    ring(f"release-{release.public_id}", f"pool-{release.pool.slug}", "fleet")
+    ring(release.topic, f"pool-{release.pool.slug}", "fleet")
+
+
+def _facts_of(approval: Approval) -> dict[str, Any]:
+    return review_facts(approval.release)
+
+
+def _decided(approval: Approval, actor: Actor) -> None:
+    if approval.decision == Approval.Decision.APPROVED:
+        _move(_locked(approval.release), rules.REVIEWED, actor, reviewed_at=Now())
+
+
+kind_add(Approval.Kind.RELEASE, _facts_of, _decided)

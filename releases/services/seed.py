@@ -96,7 +96,7 @@ def _seal(pool: Pool, seed: dict[str, Any]) -> int:
     if problems := content_problems(content):
         raise UnsealableRelease("; ".join(str(problem) for problem in problems))
     now = timezone.now()
-    release, is_new = Release.objects.get_or_create(
+    release, is_new = Release.objects.exclude(state=Release.State.DRAFT).get_or_create(
         content_sha256=content_sha256(content),
         defaults={
             "pool": pool,
