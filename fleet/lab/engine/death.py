@@ -51,7 +51,7 @@ class StartFailed(Exception):
         self.worker = worker
 
 
-def oom_in_load(engine: Engine, worker: Worker) -> StartFailed:
+def oom_in_load(worker: Worker) -> StartFailed:
     """Return the failure of a rank whose weights do not fit."""
     assert worker.rank is not None
     free = 0.02 + worker.rank.local * 0.01

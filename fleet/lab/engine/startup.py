@@ -165,7 +165,7 @@ class StartUp:
                 self.engine.shape, self.plan, worker.rank.pp, self.engine.files.nominal_gib
             )
             if not memory.fits_in_card(need):
-                raise oom_in_load(self.engine, worker)
+                raise oom_in_load(worker)
 
     def fail_by_fault(self) -> None:
         """Let a rank run out of memory in the middle of loading when oom.load says so."""
@@ -180,7 +180,7 @@ class StartUp:
                     else worker.rank.local == int(args.get("gpu", 0))
                 )
                 if hit:
-                    raise oom_in_load(self.engine, worker)
+                    raise oom_in_load(worker)
 
     async def compile(self) -> None:
         self.engine.set_phase("compile")

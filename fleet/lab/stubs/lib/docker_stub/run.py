@@ -44,7 +44,7 @@ def run(argv: list[str]) -> int:
     # A client that is told to stop must not leave half a container behind.
     attach.hold_signals()
     container = _create(flags, ref, image, args)
-    _check_devices(flags, container)
+    _check_devices(container)
     _start(container)
     if not flags.has("detach"):
         return attach.follow(container, is_removed=flags.has("rm"))
@@ -235,7 +235,7 @@ def _one_line(text: str) -> str:
     return text.replace("\t", " ").replace("\n", " ")
 
 
-def _check_devices(flags: Flags, container: Container) -> None:
+def _check_devices(container: Container) -> None:
     """Refuse to start on a lost card or by fault; the created container stays, as in docker."""
     if _has_fault("start.half"):
         raise _runtime_refusal("nvidia-container-cli: initialization error: driver rpc error")
