@@ -88,8 +88,11 @@ def brake_clear(*, brake: Brake, reason: str, actor: Actor) -> Brake:
 
 
 def _bad_nodes() -> list[Turned]:
+    # a host without a node, as a gateway's, is no part of the fleet
     bad = Host.objects.filter(
-        reach__in=[Host.Reach.SUSPECT, Host.Reach.UNREACHABLE], missed_since__isnull=False
+        node__isnull=False,
+        reach__in=[Host.Reach.SUSPECT, Host.Reach.UNREACHABLE],
+        missed_since__isnull=False,
     ).exclude(node__state=Node.State.RETIRED)
     return [Turned(*row) for row in bad.values_list("name", "missed_since")]
 

@@ -139,13 +139,16 @@ def _contradictions(rows: list[NodeRow]) -> dict[int, str]:
         .exclude(node__state=Node.State.RETIRED)
         .values_list("name", "address", "port")
     }
+    others = set(Host.objects.filter(name__in=told, node=None).values_list("name", flat=True))
     names: set[str] = set()
     leaves: dict[str, int] = {}
     problems = {}
     for number, row in enumerate(rows):
         owner = taken.setdefault((row.address, row.port), row.name)
         leaf = leaves.setdefault(row.rack, row.leaf)
-        if row.name in names:
+        if row.name in others:
+            problems[number] = "name: a host that is no node has it; a node needs another name"
+        elif row.name in names:
             problems[number] = "name: expected once in a file; an earlier row has it"
         elif owner != row.name:
             problems[number] = (

@@ -14,9 +14,11 @@ from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
+from fleet.execution.models import Host
 from fleet.models import Member, Node, Pool, Replica, RoleGrant
 from fleet.rules.message import say
 from fleet.rules.placement import UNIT_NAME
+from fleet.rules.refusals import Conflict
 from fleet.services.inventory import Imported, inventory_import
 from fleet.services.trail import Actor, trail_add, trail_add_all, trail_entry
 
@@ -64,6 +66,37 @@ def fleet_seed(rows: Sequence[Mapping[str, Any]], *, actor: Actor) -> Imported:
         _unit_seed(name, pool, nodes)
     _drop_empty(units)
     return done
+
+
+@transaction.atomic
+def host_seed(row: Mapping[str, Any], *, actor: Actor) -> Host:
+    """Bring the lab's host that is no node in line with the lab. Raises Conflict.
+
+    This machine made its key, so that another one is pinned anew; one flagged as changed stays blocked.
+    """
+    if Node.objects.filter(host__name=row["name"]).exists():
+        raise Conflict(f"{row['name']} is a node already; the lab's host needs that name")
+    wanted = {"address": row["address"], "port": row["ssh_port"], "user": row["user"]}
+    pinned = {"host_key": row["host_key"], "key_state": Host.Key.PINNED}
+    host, is_new = Host.objects.select_for_update().get_or_create(
+        name=row["name"], defaults={**wanted, **pinned}
+    )
+    if host.key_state != Host.Key.CHANGED:
+        wanted |= pinned
+    before = {name: getattr(host, name) for name in wanted}
+    if before != wanted:
+        Host.objects.filter(pk=host.pk).update(**wanted)
+        host.refresh_from_db()
+    if is_new or before != wanted:
+        trail_add(
+            actor=actor,
+            verb="host.add" if is_new else "host.change",
+            object_kind="host",
+            object_id=host.name,
+            before=None if is_new else before,
+            after=wanted,
+        )
+    return host
 
 
 @transaction.atomic

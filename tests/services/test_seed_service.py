@@ -5,10 +5,15 @@ from django.core.management import CommandError, call_command
 from django.test import override_settings
 
 from fleet.execution.models import Host
+from fleet.lab import gateway
 from fleet.lab.fabric import fleet_places, place_record
+from fleet.lab.node import Lab
 from fleet.models import Member, Node, Pool, Replica, RoleGrant, TrailEntry
+from fleet.rules.refusals import Conflict
 from fleet.services.seed import LAB_PEOPLE, fleet_seed, people_seed
-from tests.factories import host_key, make_actor
+from releases.models import Gateway
+from releases.services.gateway_seed import gateway_seed
+from tests.factories import host_key, make_actor, make_node
 
 pytestmark = pytest.mark.django_db
 
@@ -91,6 +96,67 @@ def test_the_four_accounts_have_their_roles_and_are_made_once():
     assert grants == {"ana": "operator", "bo": "approver", "chen": "viewer", "dana": "admin"}
 
 
+GATEWAY = {
+    "name": "gateway",
+    "address": "127.0.64.253",
+    "ssh_port": 2222,
+    "user": "fleet",
+    "host_key": host_key(7),
+    "proxy": "/usr/sbin/haproxy",
+    "port": 8000,
+    "admin_port": 19064,
+}
+
+
+class TestGateway:
+    def seed(self, **changes):
+        return gateway_seed({**GATEWAY, **changes}, actor=make_actor("command:seed"))
+
+    def test_it_has_a_pinned_host_that_is_no_node(self):
+        seed(2)
+        gateway = self.seed()
+        assert (gateway.name, gateway.port, gateway.admin_port) == ("edge", 8000, 19064)
+        assert (gateway.host.key_state, gateway.host.host_key) == ("pinned", host_key(7))
+        assert Node.objects.count() == 2
+
+    def test_again_it_changes_nothing(self):
+        self.seed()
+        before = TrailEntry.objects.count()
+        assert self.seed().version == 1
+        assert TrailEntry.objects.count() == before
+
+    def test_another_block_and_key_are_followed(self):
+        gateway = self.seed()
+        again = self.seed(address="127.0.65.253", admin_port=19065, host_key=host_key(8))
+        assert again.pk == gateway.pk
+        assert (again.admin_port, again.version) == (19065, 2)
+        assert (again.host.address, again.host.host_key) == ("127.0.65.253", host_key(8))
+        assert TrailEntry.objects.filter(verb__in=["host.change", "gateway.change"]).count() == 2
+
+    def test_a_key_that_was_flagged_as_changed_stays_blocked(self):
+        host = self.seed().host
+        Host.objects.filter(pk=host.pk).update(key_state="changed")
+        assert self.seed(host_key=host_key(8)).host.key_state == "changed"
+        assert Host.objects.get(pk=host.pk).host_key == host_key(7)
+
+    def test_without_a_proxy_there_is_a_host_and_no_gateway(self):
+        assert self.seed(proxy="") is None
+        assert Host.objects.get().name == "gateway"
+        assert not Gateway.objects.exists()
+
+    def test_a_node_of_that_name_stays_what_it_is(self):
+        make_node("gateway")
+        with pytest.raises(Conflict, match="is a node already"):
+            self.seed()
+        assert not Gateway.objects.exists()
+
+    def test_no_inventory_makes_a_node_of_it(self):
+        self.seed()
+        done = fleet_seed([*rows(1), {**rows(2)[1], "name": "gateway"}], actor=make_actor())
+        assert done.added == ["h100-001"]
+        assert [(name, why.split(":")[0]) for name, why in done.refused] == [("gateway", "name")]
+
+
 class TestCommand:
     def run(self, capsys, inventory: str | None = None, **settings_now):
         with override_settings(**settings_now):
@@ -110,6 +176,20 @@ class TestCommand:
         assert not RoleGrant.objects.exists()
         said = self.run(capsys, **lab, IS_LOOPBACK=True)
         assert "accounts: ana, bo, chen, dana" in said.out
+
+    @pytest.mark.parametrize(
+        ("proxy", "words"),
+        [("", "HAProxy is not installed"), ("/usr/sbin/haproxy", "gateway: edge")],
+    )
+    def test_it_says_whether_there_is_a_gateway(
+        self, capsys, settings, tmp_path, monkeypatch, proxy, words
+    ):
+        monkeypatch.setattr(gateway, "find_proxy", lambda: proxy)
+        monkeypatch.setenv("FLOTILLA_LAB_DIR", str(tmp_path / "lab"))
+        Lab(tmp_path / "lab").lay_out(1, weights="none")
+        said = self.run(capsys, IS_REHEARSAL=True, NODE_CIDRS=["127.0.0.0/8"])
+        assert words in said.out + said.err
+        assert Gateway.objects.exists() is bool(proxy)
 
 
 @pytest.mark.parametrize(

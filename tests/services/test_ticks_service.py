@@ -17,7 +17,7 @@ from fleet.selectors.brake import brake_now, is_braked
 from fleet.services.brake import brake_clear, brake_judge
 from fleet.services.reach import reach_settle
 from fleet.services.ticks import single_flight
-from tests.factories import make_actor, make_hold, make_node, make_nodes, make_replica
+from tests.factories import make_actor, make_hold, make_host, make_node, make_nodes, make_replica
 
 
 def lose(count: int, *, seconds_ago: float = 0.0, reach: str = Host.Reach.UNREACHABLE) -> None:
@@ -121,6 +121,13 @@ class TestBrake:
         make_nodes(8)
         lose(4, reach=Host.Reach.SUSPECT)
         assert "4 of 8 nodes" in said(brake_judge().cause)
+
+    def test_a_host_that_is_no_node_does_not_count(self):
+        make_nodes(8)
+        lose(1, reach=Host.Reach.SUSPECT)
+        for name in ("edge-1", "edge-2", "edge-3"):
+            make_host(name, reach="suspect", missed_since=timezone.now())
+        assert brake_judge() is None
 
     def test_one_lost_node_is_held_as_ever(self):
         make_nodes(8)

@@ -13,13 +13,15 @@ from django.core.management.base import BaseCommand, CommandError
 from fleet.lab.node import Lab
 from fleet.lab.place import lab_directory
 from fleet.rules.inventory import BadRow, read_rows
+from fleet.rules.refusals import Conflict
 from fleet.services.seed import fleet_seed, people_seed
 from fleet.services.trail import command_actor
+from releases.services.gateway_seed import gateway_seed
 from releases.services.seed import releases_seed
 
 
 class Command(BaseCommand):
-    help = "Seed nodes, pools, units, releases and the lab's accounts; safe to repeat."
+    help = "Seed nodes, pools, units, releases, a gateway and the lab's accounts; safe to repeat."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
@@ -45,7 +47,21 @@ class Command(BaseCommand):
             f"nodes: {len(done.added)} added, {len(done.changed)} changed, "
             f"{len(done.equal)} equal, {len(done.refused)} refused; {sealed} releases sealed"
         )
+        if not options["inventory"]:
+            self._gateway(actor)
         self._people(actor)
+
+    def _gateway(self, actor: Any) -> None:
+        try:
+            row = Lab(lab_directory(settings.STATE_DIR)).gateway_row()
+            gateway = gateway_seed(row, actor=actor)
+        except (FileNotFoundError, Conflict) as problem:
+            self.stderr.write(f"no gateway: {problem}")
+            return
+        if gateway is None:
+            self.stderr.write("no gateway: HAProxy is not installed (apt-get install haproxy)")
+        else:
+            self.stdout.write(f"gateway: {gateway} at {row['address']}:{gateway.port}")
 
     def _people(self, actor: Any) -> None:
         if not settings.IS_LOOPBACK:
