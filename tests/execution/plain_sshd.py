@@ -37,8 +37,8 @@ class PlainSshd:
         self.home.mkdir(parents=True)
         self.node = LocalNode(self.home)
         self.address = "127.0.0.1"
-        holder, self.port = reserve_port()
-        holder.close()
+        # Kept to the end: nobody else may listen there while this daemon is down.
+        self._holder, self.port = reserve_port()
         self.user = USER
         self.authorized_keys = authorized_keys
         self.path = "/usr/bin:/bin"
@@ -87,6 +87,12 @@ class PlainSshd:
             self.end_sessions()
             end_child(self.process)
             self.process = None
+
+    def end(self) -> None:
+        """End it for good, with what was started through it."""
+        self.stop()
+        self._holder.close()
+        end_processes(self.home)
 
     def sessions(self) -> list[int]:
         """Pids of the daemon's children: one a connection, with its descendants of the same name."""
@@ -146,8 +152,7 @@ class Sshds:
 
     def end(self) -> None:
         for one in self.made:
-            one.stop()
-            end_processes(one.home)
+            one.end()
 
 
 @contextlib.contextmanager
