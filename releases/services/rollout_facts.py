@@ -1,0 +1,173 @@
+"""What a rollout stands before: the facts of the guards, and those that people sign. Reads only."""
+
+from dataclasses import asdict
+from typing import Any
+
+from django.db.models import Q
+
+from fleet.execution.models import Host
+from fleet.models import Member, Pool, Replica
+from fleet.rules.message import say
+from fleet.selectors.brake import is_braked
+from releases.models import Rollout, Wave
+from releases.rules.rollout import Guard, GuardFacts, guards
+from releases.rules.triggers import FIRED, NO_DATA
+from releases.rules.waves import Strategy
+from releases.selectors.incidents import open_incidents
+from releases.services.launches import launch_preview
+from releases.services.spares import spare_floor, spares_usable
+
+COUNTED = frozenset({"ready", "serving"})
+_OUT = frozenset({"failed", "lost", "hung"})
+_UNKNOWN = frozenset({"unseen", "held"})
+
+
+def strategy_of(rollout: Rollout) -> Strategy:
+    """Return the strategy of a rollout as its rule reads it."""
+    return Strategy.from_data(rollout.strategy)
+
+
+def guard_facts(rollout: Rollout, wave: Wave) -> GuardFacts:
+    """Gather what the guards of a wave judge. A constant number of queries, and a plan rendered."""
+    pool, unit = rollout.pool, wave.replica
+    units = list(pool.replicas.all())
+    others = [one for one in units if unit is None or one.pk != unit.pk]
+    return GuardFacts(
+        unit=unit.name if unit else canary_name(rollout),
+        old_release=wave.old_release.public_id if wave.old_release else "",
+        new_release=rollout.new_release.public_id,
+        plan_sha256=_plan(rollout, wave),
+        capacity_after=sum(one.shown_state in COUNTED and not one.is_canary for one in others),
+        capacity_promised=pool.promised_units,
+        spares_after=spares_usable() - (canary_nodes(rollout) if unit is None else 0),
+        spare_floor=spare_floor(),
+        open_incidents=incident_names(pool, others),
+        fired_triggers=_triggers(rollout, FIRED),
+        silent_triggers=_triggers(rollout, NO_DATA),
+        unknown_units=tuple(sorted(_unknown(pool, units))),
+        other_rollout=_other(rollout),
+        is_braked=is_braked(),
+    )
+
+
+def canary_name(rollout: Rollout) -> str:
+    """Return the name of a rollout's own unit: of the pool, and of this rollout only."""
+    return f"{rollout.pool.slug}-c{rollout.pk}"
+
+
+def canary_nodes(rollout: Rollout) -> int:
+    """Return how many spares a canary takes."""
+    return int(rollout.new_release.content["shape"]["nodes"])
+
+
+def incident_names(pool: Pool, units: list[Replica]) -> tuple[str, ...]:
+    """Return open incidents of the pool, and the units of which one is due: broken, or hanging."""
+    broken = sorted(one.name for one in units if one.shown_state in _OUT)
+    return (*(incident.name for incident in open_incidents(pool)), *broken)
+
+
+def wave_facts(rollout: Rollout, wave: Wave) -> dict[str, Any]:
+    """Return what the card of a wave shows and its signature binds."""
+    return _shown(guard_facts(rollout, wave)) | _work(rollout, wave)
+
+
+def rollout_facts(rollout: Rollout) -> dict[str, Any]:
+    """Return what the card of a whole rollout shows: its units, its strategy, and the facts of its first wave."""
+    waves = list(rollout.waves.select_related("replica", "old_release").order_by("number"))
+    return (
+        _shown(guard_facts(rollout, waves[0]))
+        | _work(rollout, waves[0])
+        | {
+            "strategy": rollout.strategy,
+            "release_sha256": rollout.new_release.content_sha256,
+            "units": [
+                [wave.replica.name, wave.old_release.public_id if wave.old_release else ""]
+                for wave in waves
+                if wave.replica and not wave.is_canary
+            ],
+        }
+    )
+
+
+def resume_facts(rollout: Rollout, wave: Wave) -> dict[str, Any]:
+    """Return what is signed to go on after a trigger: what fired, and the facts of the wave at work."""
+    return wave_facts(rollout, wave) | {"fired": rollout.fired}
+
+
+def guards_of(facts: dict[str, Any]) -> list[Guard]:
+    """Judge the guards of facts as they are stored with a request."""
+    names = GuardFacts.__dataclass_fields__
+    values = {name: facts[name] for name in names}
+    return guards(
+        GuardFacts(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+    )
+
+
+def unmet_of(found: list[Guard]) -> tuple[str, ...]:
+    """Return a sentence for each guard that is not met."""
+    return tuple(
+        say(_SENTENCES[guard.name], found=guard.found, needed=guard.needed)
+        for guard in found
+        if not guard.is_met
+    )
+
+
+_SENTENCES = {
+    "capacity": "%(found)s units would be left, %(needed)s are promised.",
+    "spares": "%(found)s spares would be left, the floor is %(needed)s.",
+    "incidents": "Open in this pool: %(found)s.",
+    "triggers": "Triggers have fired: %(found)s.",
+    "unknown": "Not known: %(found)s.",
+    "other_rollout": "%(found)s runs in this pool.",
+    "brake": "The mass-change brake is %(found)s.",
+}
+
+
+def _shown(facts: GuardFacts) -> dict[str, Any]:
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(facts).items()}
+
+
+def _work(rollout: Rollout, wave: Wave) -> dict[str, Any]:
+    strategy = strategy_of(rollout)
+    nodes = [] if wave.replica is None else _nodes(wave.replica)
+    weights = strategy.canary_weights if wave.is_canary else strategy.wave_weights
+    return {
+        "number": wave.number,
+        "nodes": nodes,
+        "gpus": rollout.pool.unit_gpus,
+        "weights": list(weights),
+        "observe_s": strategy.observe_s,
+        "min_requests": strategy.min_requests,
+        "drain_deadline_s": strategy.drain_deadline_s,
+    }
+
+
+def _nodes(replica: Replica) -> list[str]:
+    rows = replica.members.filter(released_at=None).order_by("position")
+    return list(rows.values_list("node__host__name", flat=True))
+
+
+def _plan(rollout: Rollout, wave: Wave) -> str:
+    """The plan's hash; that of the release where the nodes are not chosen yet."""
+    if wave.replica is None:
+        return rollout.new_release.content_sha256
+    return launch_preview(replica=wave.replica, release=rollout.new_release).plan_sha256
+
+
+def _triggers(rollout: Rollout, state: str) -> tuple[str, ...]:
+    return tuple(row["name"] for row in rollout.triggers if row["state"] == state)
+
+
+def _unknown(pool: Pool, units: list[Replica]) -> set[str]:
+    """Units in doubt, and those with a node that does not answer or is not proved to be itself."""
+    away = Member.objects.filter(replica__pool=pool, released_at=None).filter(
+        ~Q(node__host__reach=Host.Reach.OK) | ~Q(node__host__key_state=Host.Key.PINNED)
+    )
+    in_doubt = {one.name for one in units if one.shown_state in _UNKNOWN}
+    return in_doubt | set(away.values_list("replica__name", flat=True))
+
+
+def _other(rollout: Rollout) -> str:
+    rows = Rollout.objects.filter(pool=rollout.pool_id, state__in=Rollout.LIVE)
+    other = rows.exclude(pk=rollout.pk).first()
+    return other.public_id if other else ""

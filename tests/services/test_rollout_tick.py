@@ -1,0 +1,337 @@
+"""A rollout carried on tick by tick: to its end, halted, taken back, and never out of its bounds."""
+
+import pytest
+
+from fleet.models import Brake, Replica, TrailEntry
+from fleet.rules.message import said
+from releases.models import Endpoint, GateRun, Launch
+from releases.services.rollout_tick import rollout_advance, rollouts_advance
+from releases.services.rollouts import rollout_pause, rollout_resume, rollout_rollback
+from releases.services.spares import spares_usable
+from tests.factories import make_actor, make_person
+from tests.rollouts import ask_wave, go, make_world, reach, running, sign, states, tick
+
+pytestmark = pytest.mark.django_db
+
+
+def why(rollout) -> str:
+    return said(rollout.explanation)
+
+
+def roll_back(rollout) -> None:
+    rollout_rollback(
+        rollout=rollout, reason="worse answers", actor=make_actor(), user=make_person("ana")
+    )
+    rollout.refresh_from_db()
+
+
+def resume(rollout, reason="looked at it"):
+    rollout_resume(rollout=rollout, reason=reason, actor=make_actor(), user=make_person("ana"))
+    rollout.refresh_from_db()
+
+
+class TestToItsEnd:
+    def test_every_unit_gets_the_release_and_the_spares_are_given_back(self):
+        world = make_world(units=3, spares=2)
+        rollout = go(world, running(world), "succeeded")
+        assert states(rollout) == {0: "retired", 1: "passed", 2: "passed", 3: "passed"}
+        live = Launch.objects.filter(state="ready").select_related("replica")
+        assert {launch.replica.name for launch in live} == {"glm52-r1", "glm52-r2", "glm52-r3"}
+        assert {launch.release_id for launch in live} == {world.new.pk}
+        assert set(Endpoint.objects.values_list("weight", "mode")) == {(100, "ready")}
+        assert (world.lowest, spares_usable()) == (2, 2)
+        assert rollout.ended_at is not None
+
+    def test_each_unit_was_drained_then_gated_before_it_got_traffic(self):
+        world = make_world(units=2)
+        go(world, running(world), "succeeded")
+        for launch in Launch.objects.filter(release=world.old):
+            assert [drain.state for drain in launch.drains.all()] == ["drained"]
+        for launch in Launch.objects.filter(release=world.new):
+            assert launch.first_weight == 0
+            assert [run.state for run in launch.gate_runs.all()] == ["passed"]
+
+    def test_a_tick_when_nothing_happened_changes_nothing(self):
+        world = make_world(units=2)
+        rollout = running(world)
+        reach(world, rollout, 1, "awaiting_approval")
+        rollout_advance(rollout.pk)
+        before = TrailEntry.objects.count(), states(rollout)
+        assert rollout_advance(rollout.pk) is False
+        assert (TrailEntry.objects.count(), states(rollout)) == before
+
+    def test_no_wave_begins_without_its_own_signature(self):
+        world = make_world(units=2)
+        rollout = running(world)
+        tick(world, rollout, 40)
+        assert states(rollout) == {0: "passed", 1: "awaiting_approval", 2: "pending"}
+        assert Launch.objects.filter(release=world.new).count() == 1
+
+    def test_the_rollouts_own_signature_opens_all_when_the_strategy_says_so(self):
+        world = make_world(units=2)
+        rollout = running(world, approve="canary")
+        tick(world, rollout, 60)
+        assert rollout.state == "succeeded"
+
+    def test_without_a_canary_the_first_wave_needs_its_signature(self):
+        world = make_world(units=2, spares=0)
+        rollout = running(world, has_canary=False)
+        tick(world, rollout, 5)
+        assert states(rollout) == {1: "awaiting_approval", 2: "pending"}
+        go(world, rollout, "succeeded")
+
+    def test_a_signed_wave_whose_facts_moved_waits_for_another_signature(self):
+        world = make_world(units=3)
+        rollout = running(world)
+        reach(world, rollout, 1, "awaiting_approval")
+        ask_wave(rollout, 1)
+        sign(rollout)
+        Replica.objects.filter(name="glm52-r1").update(generation=7)  # another plan
+        tick(world, rollout, 3)
+        assert states(rollout)[1] == "awaiting_approval"
+
+    def test_a_guard_that_is_unmet_holds_a_signed_wave(self):
+        world = make_world(units=3)
+        rollout = running(world, approve="canary")
+        world.pool.promised_units = 3
+        world.pool.save()
+        tick(world, rollout, 40)
+        assert states(rollout)[1] in ("pending", "awaiting_approval")
+        assert "2 units would be left, 3 are promised" in why(rollout)
+
+
+class TestHalts:
+    def test_a_failed_gate_halts_and_counts_as_a_trigger(self):
+        world = make_world()
+        rollout = running(world)
+        world.gate_ends = "failed"
+        go(world, rollout, "paused")
+        assert states(rollout)[0] == "failed"
+        assert said(rollout.fired) == "The gate failed: as told"
+
+    def test_a_gate_that_proved_nothing_halts_and_is_asked_again_after_going_on(self):
+        world = make_world()
+        rollout = running(world)
+        world.gate_ends = "inconclusive"
+        go(world, rollout, "paused")
+        assert (rollout.fired, "proved nothing" in why(rollout)) == ("", True)
+        world.gate_ends = "passed"
+        resume(rollout)
+        reach(world, rollout, 0, "passed")
+        assert list(GateRun.objects.order_by("pk").values_list("state", flat=True)) == [
+            "inconclusive",
+            "passed",
+        ]
+
+    def test_a_unit_that_does_not_come_up_halts_and_is_tried_again_with_two_signatures(self):
+        world = make_world()
+        rollout = running(world)
+        reach(world, rollout, 1, "replacing")
+        world.launch_ends = "failed"
+        go(world, rollout, "paused")
+        assert said(rollout.fired) == "glm52-r1 did not come up: out of memory"
+        world.launch_ends = "ready"
+        resume(rollout)
+        assert rollout.state == "paused", "two have to sign first"
+        sign(rollout)
+        assert rollout.state == "paused"
+        sign(rollout, "fay")
+        assert (rollout.state, rollout.fired) == ("running", "")
+        reach(world, rollout, 1, "passed")
+
+    def test_too_few_requests_in_the_window_are_inconclusive(self):
+        world = make_world()
+        rollout = running(world)
+        world.requests = 0
+        go(world, rollout, "paused")
+        assert "Inconclusive: 0 requests" in why(rollout)
+        assert rollout.fired == ""
+
+    def test_the_brake_pauses(self):
+        world = make_world()
+        rollout = running(world)
+        reach(world, rollout, 0, "warming")
+        Brake.objects.create(cause="too many")
+        tick(world, rollout)
+        assert (rollout.state, why(rollout)) == ("paused", "The mass-change brake is on.")
+
+    def test_a_broken_unit_of_the_pool_pauses(self):
+        world = make_world()
+        rollout = running(world)
+        reach(world, rollout, 0, "warming")
+        world.end(world.live("glm52-r3"), "failed", "gone")
+        tick(world, rollout)
+        assert (rollout.state, "glm52-r3 is open" in why(rollout)) == ("paused", True)
+
+    def test_nothing_new_begins_while_it_is_paused(self):
+        world = make_world()
+        rollout = running(world, approve="canary")
+        reach(world, rollout, 1, "draining")
+        rollout_pause(rollout=rollout, reason="lunch", actor=make_actor())
+        before = Launch.objects.count(), states(rollout)
+        tick(world, rollout, 5)
+        assert (Launch.objects.count(), states(rollout), rollout.state) == (*before, "paused")
+        resume(rollout)
+        go(world, rollout, "succeeded")
+
+    def test_an_interrupted_window_is_observed_from_its_beginning(self):
+        world = make_world()
+        rollout = running(world, observe_s=3600)
+        wave = reach(world, rollout, 0, "observing")
+        rollout_pause(rollout=rollout, reason="lunch", actor=make_actor())
+        resume(rollout)
+        tick(world, rollout)
+        again = rollout.waves.get(number=0)
+        assert again.observing_since > wave.observing_since
+        assert again.requests_at_since > wave.requests_at_since
+
+
+class TestTriggers:
+    def fire(self, world, rollout) -> None:
+        from fleet.execution.models import Scrape
+
+        reach(world, rollout, 2, "observing")
+        Scrape.objects.update(misses=2, status=200, found="41")
+
+    def test_two_golden_misses_in_wave_two_halt_at_the_next_tick_and_ask(self):
+        world = make_world()
+        rollout = running(world, observe_s=0)
+        reach(world, rollout, 1, "passed")
+        self.fire(world, rollout)
+        tick(world, rollout)
+        assert rollout.state == "paused"
+        assert "wrong answer 2 times" in said(rollout.fired)
+        assert [row["state"] for row in rollout.triggers if row["name"] == "golden"] == ["fired"]
+        tick(world, rollout, 3)
+        assert rollout.state == "paused", "a person decides"
+
+    def test_with_on_trigger_rollback_it_goes_back_by_itself(self):
+        world = make_world()
+        rollout = running(world, on_trigger="rollback")
+        self.fire(world, rollout)
+        go(world, rollout, "rolled_back")
+        assert {launch.release_id for launch in Launch.objects.filter(state="ready")} == {
+            world.old.pk
+        }
+
+    def test_errors_of_the_new_release_fire(self):
+        world = make_world()
+        rollout = running(world)
+        reach(world, rollout, 0, "observing")
+        world.errors = 10
+        tick(world, rollout, 2)
+        assert (rollout.state, "error_rate" in said(rollout.fired)) == ("paused", True)
+
+    def test_errors_of_the_old_release_do_not(self):
+        world = make_world()
+        rollout = running(world)
+        Endpoint.objects.filter(launch__release=world.old).update(errors=1000, requests=1000)
+        reach(world, rollout, 0, "passed")
+        assert rollout.fired == ""
+
+    def test_going_on_needs_the_trigger_to_be_quiet(self):
+        from releases.services.rollouts import RolloutRefused
+
+        world = make_world()
+        rollout = running(world)
+        self.fire(world, rollout)
+        tick(world, rollout)
+        with pytest.raises(RolloutRefused) as refusal:
+            resume(rollout)
+        assert "golden" in said(refusal.value.reasons[0])
+
+    def test_what_was_counted_before_going_on_is_not_counted_again(self):
+        world = make_world()
+        rollout = running(world)
+        reach(world, rollout, 0, "observing")
+        world.errors = 10
+        tick(world, rollout, 2)
+        world.errors = 0
+        world.requests = 50
+        from releases.models import Rollout
+
+        Rollout.objects.update(triggers=[])
+        rollout.refresh_from_db()
+        resume(rollout)
+        sign(rollout)
+        sign(rollout, "fay")
+        reach(world, rollout, 0, "passed")
+
+    def test_before_a_unit_has_the_release_there_is_nothing_to_judge(self):
+        world = make_world()
+        rollout = running(world)
+        tick(world, rollout)
+        assert rollout.triggers == []
+
+
+class TestTakenBack:
+    def test_touched_units_go_back_newest_first_and_it_is_proved(self):
+        world = make_world()
+        rollout = running(world)
+        reach(world, rollout, 2, "observing")
+        roll_back(rollout)
+        go(world, rollout, "rolled_back")
+        assert states(rollout) == {
+            0: "retired",
+            1: "rolled_back",
+            2: "rolled_back",
+            3: "pending",
+        }
+        told = TrailEntry.objects.filter(verb__in=["wave.rolled_back", "wave.retired"])
+        assert [entry.after["wave"] for entry in told.order_by("pk")] == [2, 1, 0]
+        proof = TrailEntry.objects.get(verb="rollout.rolled_back").after["proof"]
+        assert proof["glm52-r2"]["release"] == world.old.public_id
+        assert (proof["glm52-r2"]["generation"], proof["glm52-r2"]["weight_read"]) == (3, 100)
+        assert proof[f"glm52-c{rollout.pk}"] == {"launch": None}
+        assert (world.lowest, spares_usable()) == (2, 2)
+
+    @pytest.mark.parametrize("state", ["draining", "replacing", "warming", "shifting", "observing"])
+    def test_it_can_be_taken_back_from_every_state_of_a_wave(self, state):
+        world = make_world(units=2)
+        rollout = running(world)
+        reach(world, rollout, 1, state)
+        roll_back(rollout)
+        go(world, rollout, "rolled_back")
+        live = Launch.objects.filter(state="ready").select_related("replica")
+        assert {launch.replica.name for launch in live} == {"glm52-r1", "glm52-r2"}
+        assert {launch.release_id for launch in live} == {world.old.pk}
+        assert set(Endpoint.objects.values_list("weight", "mode")) == {(100, "ready")}
+
+    def test_the_brake_and_an_incident_do_not_hold_it(self):
+        world = make_world()
+        rollout = running(world)
+        reach(world, rollout, 1, "observing")
+        roll_back(rollout)
+        Brake.objects.create(cause="too many")
+        world.end(world.live("glm52-r3"), "failed", "gone")
+        go(world, rollout, "rolled_back")
+
+    def test_a_unit_that_does_not_come_back_is_said_and_can_be_tried_again(self):
+        world = make_world()
+        rollout = running(world)
+        reach(world, rollout, 1, "observing")
+        roll_back(rollout)
+        world.launch_ends = "failed"
+        go(world, rollout, "rollback_failed")
+        assert why(rollout) == "glm52-r1 did not come up: out of memory"
+        world.launch_ends = "ready"
+        roll_back(rollout)
+        go(world, rollout, "rolled_back")
+
+    def test_a_unit_that_changed_after_it_was_taken_back_is_no_proof(self):
+        world = make_world()
+        rollout = running(world)
+        reach(world, rollout, 1, "observing")
+        roll_back(rollout)
+        reach(world, rollout, 1, "rolled_back")
+        world.end(world.live("glm52-r1"), "failed", "gone")
+        go(world, rollout, "rollback_failed")
+        assert why(rollout) == "glm52-r1 is not as it was before."
+
+
+def test_one_rollout_that_cannot_be_advanced_stops_no_other(caplog):
+    world = make_world(units=2)
+    rollout = running(world)
+    type(rollout).objects.update(strategy={"nonsense": 1})
+    assert rollouts_advance() == 0
+    assert "could not be advanced" in caplog.text
