@@ -110,7 +110,8 @@ def test_disabled_infiniband_falls_back_to_sockets(units: Units) -> None:
 
 
 def test_it_is_ready_only_at_the_end(units: Units) -> None:
-    head, follower = units.glm_pair()
+    # Slow enough for a busy machine to see every phase.
+    head, follower = units.glm_pair(scales={**FASTER, "launch": 200})
     seen = set()
 
     def ready() -> bool:
