@@ -109,6 +109,15 @@ def test_disabled_infiniband_falls_back_to_sockets(units: Units) -> None:
     assert "NET/IB/" not in head.log
 
 
+def test_a_node_that_finds_no_infiniband_falls_back_to_sockets(units: Units) -> None:
+    head, follower = units.glm_pair(scales=FASTER, env={"NCCL_DEBUG": "INFO"})
+    units.fault(head, {"id": "F-1", "name": "nccl.socket", "args": {}})
+    head.wait_for_phase("serving")
+    follower.wait_for_phase("serving")
+    in_order(head.log, "NET/IB : No device found.", "Using network Socket", "via NET/Socket/0")
+    assert "NET/IB/" not in head.log
+
+
 def test_it_is_ready_only_at_the_end(units: Units) -> None:
     # Slow enough for a busy machine to see every phase.
     head, follower = units.glm_pair(scales={**FASTER, "launch": 200})

@@ -166,6 +166,8 @@ class Completions:
         files = self.engine.files
         messages = job.messages[index]
         text = answers.answer(files.slug, files.revision, messages)
+        if self.engine.faults.find("answer.wrong"):
+            text = f"{text} Or not."
         thought = ""
         if job.is_chat and self.plan.reasoning_parser and _thinks(job.body):
             thought = answers.reasoning(files.slug, files.revision, messages)

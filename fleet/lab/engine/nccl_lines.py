@@ -59,7 +59,8 @@ class Transport:
 def transport_of(engine: Engine) -> Transport:
     """Choose the transport by the environment, as NCCL does (LAB.md 4.5, transport table)."""
     env = engine.plan.env
-    if env.get("NCCL_IB_DISABLE", "0") == "1" or not rails(engine):
+    is_filtered = bool(engine.faults.find("nccl.socket"))
+    if env.get("NCCL_IB_DISABLE", "0") == "1" or is_filtered or not rails(engine):
         return Transport("Socket", False)
     return Transport("IB", env.get("NCCL_NET_GDR_LEVEL", "") not in ("0", "LOC"))
 
