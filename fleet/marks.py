@@ -56,6 +56,7 @@ _LOOKS: dict[str, dict[str, tuple[str, str]]] = {
         "lost": (CRIT, "crit"),
         "held": (WARN, "warn"),
         "unseen": (WARN, "unk"),
+        "hung": (CRIT, "crit"),
     },
     "reach": {
         "unknown": (IDLE, "unk"),

@@ -34,6 +34,7 @@ def node_path(
 
 
 _DOWN = frozenset({"stopping", "failed", "lost"})
+_RUNNING = frozenset({"ready", "serving", "draining"})
 
 REPLICA_MOVES: dict[str, frozenset[str]] = {
     "planned": frozenset({"reserved"}),
@@ -41,9 +42,8 @@ REPLICA_MOVES: dict[str, frozenset[str]] = {
     "reserved": frozenset({"launching", "stopped"}) | _DOWN,
     "launching": frozenset({"warming"}) | _DOWN,
     "warming": frozenset({"ready"}) | _DOWN,
-    "ready": frozenset({"serving"}) | _DOWN,
-    "serving": frozenset({"draining"}) | _DOWN,
-    "draining": _DOWN,
+    # what the gateway gives a running unit, as it was read back: traffic, none, or the rest of its sessions
+    **{state: (_RUNNING - {state}) | _DOWN for state in _RUNNING},
     "stopping": frozenset({"stopped", "failed", "lost"}),
     "failed": frozenset({"reserved", "stopping", "stopped", "lost"}),
     # its nodes may still run something: whole again only through a proved stop

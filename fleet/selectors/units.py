@@ -9,7 +9,7 @@ RUNNING = frozenset({"ready", "serving", "draining"})
 CHANGING = frozenset({"reserved", "launching", "warming", "stopping"})
 BROKEN = frozenset({"failed", "lost"})
 # It may well serve, and nobody may rely on it.
-IN_DOUBT = frozenset({"held", "unseen"})
+IN_DOUBT = frozenset({"held", "unseen", "hung"})
 
 
 def shown_state(path: str = "") -> Combinable:

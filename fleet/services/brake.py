@@ -6,6 +6,7 @@ from datetime import datetime
 
 from django.conf import settings
 from django.db import connection, transaction
+from django.db.models import Q
 from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -98,8 +99,13 @@ def _bad_nodes() -> list[Turned]:
 
 
 def _bad_units() -> list[Turned]:
-    """Units that failed by a judgement. A unit whose node was started again is gone by the node's own word."""
-    bad = Replica.objects.filter(state__in=BROKEN, is_reboot_proved=False)
+    """Units that failed by a judgement, or are judged to hang.
+
+    A unit whose node was started again is gone by the node's own word.
+    """
+    bad = Replica.objects.filter(
+        Q(state__in=BROKEN, is_reboot_proved=False) | Q(doubt=Replica.Doubt.HUNG)
+    )
     since = Coalesce("turned_at", "state_at")
     return [Turned(*row) for row in bad.values_list("name", since)]
 

@@ -14,6 +14,7 @@ from fleet.doorbell import ring
 from fleet.models import Member, Node, Replica
 from fleet.rules.lifecycles import REPLICA_MOVES
 from fleet.rules.refusals import Conflict
+from fleet.selectors.units import RUNNING
 from fleet.services.trail import Actor, trail_add
 
 BROKEN = frozenset({Replica.State.FAILED, Replica.State.LOST})
@@ -42,7 +43,10 @@ def replica_move(
         return _reflect(replica)
     changes = {"state": to, "explanation": explanation, "version": F("version") + 1}
     if before != to:
-        changes |= {"state_at": Now(), "doubt": "", "is_reboot_proved": is_reboot_proved}
+        changes["state_at"] = Now()
+    # Traffic that comes or goes says nothing about a doubt: the unit runs on as it did.
+    if before != to and not {before, to} <= RUNNING:
+        changes |= {"doubt": "", "is_reboot_proved": is_reboot_proved}
         changes["turned_at"] = Coalesce(F("turned_at"), Now()) if to in BROKEN else None
     Replica.objects.filter(pk=row.pk).update(**changes)
     if before != to:

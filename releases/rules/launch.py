@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 
 from fleet.readings.vllm_log import PHASES as ENGINE_PHASES
 from fleet.rules.message import said, say
+from releases.rules.hang import answers_rightly, find_hang
 
 CREATED, PREFLIGHT, STARTING, LOADING, WARMING, READY = (
     "created",
@@ -43,7 +44,7 @@ READ_STATES = RUNNING_STATES | {FREEZING}
 ENDED = frozenset({FAILED, STOPPED})
 ANSWERED = say("Ready: every golden prompt was answered exactly.")
 # Doubts that stand against a ready unit while nothing is done to it.
-HELD, UNSEEN = "held", "unseen"
+HELD, UNSEEN, HUNG = "held", "unseen", "hung"
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,15 @@ class GoldenSeen:
 
 
 @dataclass(frozen=True)
+class TrafficSeen:
+    """What a gateway gives a ready unit. `stop_reason`: a person wants it stopped once it is out of traffic."""
+
+    stop_reason: str = ""
+    drain_explanation: str = ""
+    is_out: bool = False  # proved, or given up at its deadline
+
+
+@dataclass(frozen=True)
 class Snapshot:
     state: str
     now: datetime
@@ -109,6 +119,9 @@ class Snapshot:
     warm_up: str = ""  # '', open, right, wrong, failed
     warm_up_explanation: str = ""
     golden: GoldenSeen = field(default_factory=GoldenSeen)
+    traffic: TrafficSeen | None = None  # None: no gateway sends it any
+    doubt: str = ""  # that stands against the unit now, with what was last said of it
+    explanation: str = ""
     is_braked: bool = False
     limits: Limits = field(default_factory=Limits)
 
@@ -119,7 +132,8 @@ class Move:
     waits for.
 
     `doubt`: it stays ready and must not count as ready. `is_reboot`: its ranks are gone by another boot of
-    their node, so taking it down acts on nothing that could still serve.
+    their node, so taking it down acts on nothing that could still serve. `is_judged`: it takes a unit down, or
+    its traffic away, because a rule thinks so: what the mass-change brake is for.
     """
 
     to: str | None
@@ -127,11 +141,7 @@ class Move:
     cause: str = ""
     doubt: str = ""
     is_reboot: bool = False
-
-    @property
-    def is_judged(self) -> bool:
-        """Whether it takes a unit down because a rule thinks so: what the mass-change brake is for."""
-        return self.to == FREEZING and not self.is_reboot
+    is_judged: bool = False
 
 
 def decide(seen: Snapshot) -> Move:
@@ -177,7 +187,8 @@ def _starting(seen: Snapshot) -> Move:
 
 
 def _take_down(seen: Snapshot, cause: str) -> Move:
-    return Move(FREEZING, cause, cause=cause, is_reboot=bool(_rebooted(seen)))
+    is_reboot = bool(_rebooted(seen))
+    return Move(FREEZING, cause, cause=cause, is_reboot=is_reboot, is_judged=not is_reboot)
 
 
 def _rebooted(seen: Snapshot) -> list[str]:
@@ -306,72 +317,50 @@ def _warming(seen: Snapshot) -> Move:
 
 
 def _ready(seen: Snapshot) -> Move:
-    trouble = _lost_rank(seen) or _hang(seen)
-    if trouble:
-        move = _take_down(seen, trouble)
+    if move := _trouble(seen):
         if not (seen.is_braked and move.is_judged):
             return move
-        return Move(None, say("Held by the mass-change brake: %(why)s", why=trouble), doubt=HELD)
+        why = say("Held by the mass-change brake: %(why)s", why=move.explanation)
+        return Move(None, why, doubt=HELD)
     away = [place.node for place in seen.positions if not place.is_reachable]
-    if away and not _answers_rightly(seen):
+    if away and not answers_rightly(seen):
         why = say(
             "%(nodes)s cannot be reached: whether it serves is not known.", nodes=_names(away)
         )
         return Move(None, why, doubt=UNSEEN)
-    return Move(None, ANSWERED)
+    return Move(None, _at_rest(seen))
 
 
-def _answers_rightly(seen: Snapshot) -> bool:
-    """A fresh right answer is the work of every rank, also of those on a node that cannot be reached."""
-    golden = seen.golden
-    if golden.ok_at is None or golden.misses:
-        return False
-    return _age(seen, golden.ok_at) <= seen.limits.scrape_stale_s
+def _trouble(seen: Snapshot) -> Move | None:
+    """A unit that lost ranks is taken down. One that hangs keeps running where a gateway can take its traffic away.
 
-
-def _hang(seen: Snapshot) -> str:
-    """Judge the golden probe of a ready unit; a probe that was not tried lately says nothing.
-
-    A lone miss is no proof: two misses in a row and no right answer for `hang_s`. Wrong text is a
-    correctness failure and needs no wait beyond the second miss.
+    That is undone by a click when the judgement was wrong; what becomes of the unit is the runbook's.
     """
-    golden, limits = seen.golden, seen.limits
-    if golden.tried_at is None or _age(seen, golden.tried_at) > limits.scrape_stale_s:
-        return ""
-    if golden.misses < 2 or not seen.positions[0].is_reachable:
-        return ""
-    if golden.is_wrong_answer:
-        return say(
-            "Golden prompt answered wrongly %(times)s times: %(why)s",
-            times=golden.misses,
-            why=golden.error,
-        )
-    since = golden.ok_at or seen.state_at
-    if _age(seen, since) <= limits.hang_s or _is_generating(seen):
-        return ""
+    if lost := _lost_rank(seen):
+        return _take_down(seen, lost)
+    if move := _wanted_stop(seen):
+        return move
+    if seen.doubt == HUNG and not answers_rightly(seen):
+        return Move(None, seen.explanation, doubt=HUNG)  # silence does not clear it
+    hang = find_hang(seen)
+    if hang and seen.traffic is not None:
+        return Move(None, hang, doubt=HUNG, is_judged=True)
+    return _take_down(seen, hang) if hang else None
+
+
+def _wanted_stop(seen: Snapshot) -> Move | None:
+    """Stop what a person wants stopped once no request is lost by it, or the deadline has said what is."""
+    traffic = seen.traffic
+    if traffic is None or not (traffic.stop_reason and traffic.is_out):
+        return None
+    return Move(STOPPING, say("Stopping every rank: %(reason)s", reason=traffic.stop_reason))
+
+
+def _at_rest(seen: Snapshot) -> str:
+    if seen.traffic is None or not seen.traffic.stop_reason:
+        return ANSWERED
     return say(
-        "The endpoint generates nothing: %(times)s golden probes without an answer, "
-        "the last right answer %(seconds)s s ago. %(stalled)s",
-        times=golden.misses,
-        seconds=round(_age(seen, since)),
-        stalled=_stalled(seen),
-    )
-
-
-def _is_generating(seen: Snapshot) -> bool:
-    """Token counters that move prove a slow unit, not a dead one: it is left to serve."""
-    at = seen.golden.progress_at
-    return at is not None and _age(seen, at) <= seen.limits.hang_s
-
-
-def _stalled(seen: Snapshot) -> str:
-    golden = seen.golden
-    if not golden.running or golden.progress_at is None:
-        return ""
-    return say(
-        "%(running)s requests are running and no token came for %(seconds)s s.",
-        running=round(golden.running),
-        seconds=round(_age(seen, golden.progress_at)),
+        "To be stopped when it is out of traffic. %(drain)s", drain=seen.traffic.drain_explanation
     )
 
 

@@ -244,3 +244,56 @@ def test_stopped_needs_proof_from_every_node():
     both = snapshot("stopping", started(0, stop="succeeded"), started(1, stop="succeeded"))
     assert rules.decide(both).to == "stopped"
     assert rules.decide(replace(both, cause="a rank was lost")).to == "failed"
+
+
+SERVED = rules.TrafficSeen()
+
+
+def test_a_unit_that_hangs_behind_a_gateway_keeps_running_in_doubt():
+    move = rules.decide(ready(hang(), traffic=SERVED))
+    assert (move.to, move.doubt, move.is_judged) == (None, rules.HUNG, True)
+    assert "generates nothing" in said(move.explanation)
+    assert rules.decide(ready(hang())).to == "freezing", "nothing else keeps requests from it"
+
+
+def test_wrong_answers_behind_a_gateway_are_a_doubt_too():
+    wrong = hang(misses=2, is_wrong_answer=True, error="the answer differs from the golden one")
+    assert rules.decide(ready(wrong, traffic=SERVED)).doubt == rules.HUNG
+
+
+def test_a_lost_rank_is_taken_down_behind_a_gateway_as_without_one():
+    lost = started(1, phase="ready", subject="lost")
+    seen = snapshot("ready", started(0, phase="ready"), lost, traffic=SERVED, doubt=rules.HUNG)
+    assert rules.decide(seen).to == "freezing"
+
+
+@pytest.mark.parametrize(
+    "golden",
+    [hang(), hang(tried_at=None), hang(tried_at=NOW - timedelta(seconds=60), misses=0)],
+    ids=["still silent", "not asked", "not asked lately"],
+)
+def test_only_a_fresh_right_answer_clears_a_hang(golden):
+    seen = ready(golden, traffic=SERVED, doubt=rules.HUNG, explanation="It generates nothing.")
+    move = rules.decide(seen)
+    assert (move.doubt, move.explanation) == (rules.HUNG, "It generates nothing.")
+    assert not move.is_judged, "it was judged once"
+    right = rules.GoldenSeen(tried_at=NOW, ok_at=NOW - timedelta(seconds=2))
+    assert rules.decide(replace(seen, golden=right)).doubt == ""
+
+
+def test_the_brake_holds_a_new_hang_and_leaves_an_old_one():
+    new = rules.decide(ready(hang(), traffic=SERVED, is_braked=True))
+    assert (new.to, new.doubt) == (None, rules.HELD)
+    old = ready(hang(), traffic=SERVED, is_braked=True, doubt=rules.HUNG, explanation="x")
+    assert rules.decide(old).doubt == rules.HUNG
+
+
+def test_a_wanted_stop_waits_until_the_unit_is_out_of_traffic():
+    well = rules.GoldenSeen(tried_at=NOW, ok_at=NOW)
+    asked = rules.TrafficSeen("maintenance", "3 requests run by the proxy, 3 by the engine.")
+    waiting = rules.decide(ready(well, traffic=asked))
+    assert waiting.to is None
+    assert "out of traffic. 3 requests run by the proxy" in said(waiting.explanation)
+    out = rules.decide(ready(well, traffic=replace(asked, is_out=True), is_braked=True))
+    assert (out.to, out.cause, out.is_judged) == ("stopping", "", False)
+    assert "maintenance" in said(out.explanation)
