@@ -2,21 +2,34 @@
 
 import logging
 
-from celery import shared_task
+from celery import Task, shared_task
 
 from fleet.services.ticks import tick_record
+from releases.services.drains import drains_advance
 from releases.services.gates import gates_advance
+from releases.services.gateways import gateways_advance
 from releases.services.launch_tick import launches_advance
+from releases.services.releases import releases_settle
+from releases.services.rollout_tick import rollouts_advance
 
 log = logging.getLogger(__name__)
+
+PARTS = {
+    "launches": launches_advance,
+    "gates": gates_advance,
+    "drains": drains_advance,
+    "gateways": gateways_advance,
+    "releases": releases_settle,
+    "rollouts": rollouts_advance,
+}
 
 
 @shared_task(name="releases.tasks.tick", ignore_result=True)
 def tick() -> None:
-    """Advance launches and gate runs by one step, and note that each ran. One part's failure stops no other."""
+    """Advance everything of this room by one step, and note that each ran. One part's failure stops no other."""
     failures = []
     # Each row is a transaction of its own under its lock: one that fails stops no other.
-    for name, part in (("launches", launches_advance), ("gates", gates_advance)):
+    for name, part in PARTS.items():
         try:
             part()
             tick_record(name)
@@ -33,9 +46,25 @@ def gates() -> None:
     gates_advance()
 
 
+@shared_task(name="releases.tasks.traffic", ignore_result=True)
+def traffic() -> None:
+    """Order and read back what was just wanted of a gateway, between two beats."""
+    drains_advance()
+    gateways_advance()
+
+
 def nudge_gates() -> None:
     """Ask that gate runs are looked at now. Losing the request costs two seconds."""
+    _nudge(gates)
+
+
+def nudge_traffic() -> None:
+    """Ask that gateways are looked at now. Losing the request costs two seconds."""
+    _nudge(traffic)
+
+
+def _nudge(task: Task) -> None:
     try:
-        gates.apply_async(expires=10, retry=False)
+        task.apply_async(expires=10, retry=False)
     except Exception as error:  # the broker is away; the beat ticks anyway
-        log.warning("gates not nudged: %s", error)
+        log.warning("%s not nudged: %s", task.name, error)

@@ -1,4 +1,4 @@
-"""Ties the kernel's signals to this app: the answer to a gate's question is judged at once.
+"""Ties signals to this app: answers to a gate's questions and of a proxy, and wishes of traffic, are seen at once.
 
 Only a fast path: whatever is missed here, the next beat finds by itself.
 """
@@ -9,8 +9,11 @@ from typing import Any
 
 from django.dispatch import receiver
 
-from fleet.execution.signals import command_settled
+from fleet.execution.signals import command_settled, subject_moved
 from releases.models.gate import TOPIC_HEAD
+from releases.models.traffic import TOPIC_HEAD as GATEWAY_HEAD
+from releases.models.traffic import Gateway
+from releases.signals import traffic_wanted
 
 
 @receiver(command_settled)
@@ -21,3 +24,25 @@ def nudge_for_gate(topic: str = "", **_: Any) -> None:
         from releases.tasks import nudge_gates
 
         nudge_gates()
+
+
+@receiver(traffic_wanted)
+def nudge_for_wish(**_: Any) -> None:
+    """Let a gateway be told now what is wanted of it."""
+    from releases.tasks import nudge_traffic
+
+    nudge_traffic()
+
+
+@receiver(command_settled)
+def nudge_for_gateway(topic: str = "", **_: Any) -> None:
+    """Let the next order come soon when a proxy answered the last one."""
+    if topic.startswith(GATEWAY_HEAD):
+        nudge_for_wish()
+
+
+@receiver(subject_moved)
+def nudge_for_proxy(subject_id: int, **_: Any) -> None:
+    """Let a proxy that ended be started again soon."""
+    if Gateway.objects.filter(subject=subject_id).exists():
+        nudge_for_wish()

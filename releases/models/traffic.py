@@ -7,6 +7,8 @@ from fleet.execution.models import Command, Host, Subject
 from releases.models.launch import Launch
 from releases.rules import gateway as rules
 
+TOPIC_HEAD = "gateway-"
+
 
 class Gateway(models.Model):
     """A proxy that the console renders, starts and drives. `seen` is its newest whole read-back."""
@@ -48,7 +50,7 @@ class Gateway(models.Model):
 
     @property
     def topic(self) -> str:
-        return f"gateway-{self.name}"
+        return f"{TOPIC_HEAD}{self.name}"
 
 
 class Endpoint(models.Model):
@@ -99,7 +101,9 @@ class Drain(models.Model):
     state_at = models.DateTimeField(auto_now_add=True)
     deadline_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
-    cut = models.PositiveIntegerField(null=True, help_text="requests that still ran; null: nothing was cut, or not known")
+    cut = models.PositiveIntegerField(
+        null=True, help_text="requests that still ran; null: nothing was cut, or not known"
+    )
     # {"proxy": n, "engine": n, "at": ISO time} of the read-back that proved it empty
     proof = models.JSONField(default=dict)
 

@@ -6,7 +6,7 @@ Not in charge of talking to a proxy, nor of its configuration file (releases/gat
 Source: GATEWAY.md (state drain keeps old sessions, maint moves them), manual A 6.3, 12.7.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fleet.readings.haproxy import ProxyReading, ServerRow
 from fleet.rules.message import say
@@ -73,6 +73,11 @@ class Difference:
 def backend_name(pool: str, slot: str) -> str:
     """Return the proxy's name of a revision's backend."""
     return f"be_{pool}_{slot}"
+
+
+def without_servers(routes: tuple[Route, ...]) -> tuple[Route, ...]:
+    """Return what a proxy can be told only by starting it: its pools and under which names they are asked for."""
+    return tuple(replace(route, sets=()) for route in routes)
 
 
 def share_of_second(route: Route) -> int:
@@ -192,6 +197,21 @@ def _of_server(server: Server, row: ServerRow | None) -> list[Difference]:
         for what, desired, found in pairs
         if desired != found
     ]
+
+
+# -- what a unit is by what was read back of it
+
+
+def unit_state(weight: int, mode: str, state: str) -> str:
+    """Return ready, serving or draining for a running unit; `state` is what it is now.
+
+    A closed server is one that drained, or one whose traffic was taken away at once: it goes on as that.
+    """
+    if mode == READY:
+        return "serving" if weight > 0 else "ready"
+    if mode == DRAIN or state == "draining":
+        return "draining"
+    return "ready"
 
 
 # -- drains

@@ -4,9 +4,11 @@ from datetime import timedelta
 
 from django.utils import timezone
 
+from fleet.services.trail import rule_actor
 from releases.models import Launch
 from releases.rules import launch as rules
 from releases.services import launch_effects as effects
+from releases.services.endpoints import SlotsTaken, endpoint_close, endpoint_open, first_weight
 from releases.services.evidence import command_freeze, stored_log_freeze
 from releases.services.launch_limits import limits
 from releases.services.launch_log import phase_open, phases_close
@@ -26,16 +28,27 @@ def state_enter(launch: Launch, before: str) -> None:
     elif launch.state == rules.READY:
         phases_close(launch, timezone.now())
         effects.watch_endpoint(launch)
+        _put_behind_gateway(launch)
     elif launch.state == rules.FREEZING:
+        # Before anything else: from now on whoever asks it is lost.
+        endpoint_close(launch=launch, actor=rule_actor("launch-freezing"))
         phases_close(launch, timezone.now())
         effects.unwatch_endpoint(launch)
         effects.dispatch_evidence(launch)
         _freeze_stored_logs(launch)
     elif launch.state == rules.STOPPING:
+        endpoint_close(launch=launch, actor=rule_actor("launch-stopping"))
         if before == rules.FREEZING:
             _freeze_outputs(launch)
         effects.unwatch_endpoint(launch)
         effects.dispatch_stops(launch, attempt=1)
+
+
+def _put_behind_gateway(launch: Launch) -> None:
+    try:
+        endpoint_open(launch=launch, weight=first_weight(launch), actor=rule_actor("launch-ready"))
+    except SlotsTaken:
+        return  # the gateway's tick opens it when a slot is free, and its page says so
 
 
 def _freeze_stored_logs(launch: Launch) -> None:

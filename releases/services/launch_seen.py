@@ -13,6 +13,8 @@ from fleet.selectors.brake import is_braked
 from releases.models import Launch, LaunchPosition
 from releases.rules import launch as rules
 from releases.rules.preflight import Answer, judge_preflight
+from releases.services.drains import is_out_of_traffic
+from releases.services.endpoints import endpoint_of
 from releases.services.launch_effects import commands_of, purpose_of
 from releases.services.launch_limits import limits
 
@@ -31,6 +33,9 @@ def launch_seen(launch: Launch) -> rules.Snapshot:
         warm_up=warm_up,
         warm_up_explanation=warm_up_explanation,
         golden=_golden(launch),
+        traffic=_traffic(launch),
+        doubt=launch.replica.doubt,
+        explanation=launch.explanation,
         is_braked=is_braked(),
         limits=limits(),
     )
@@ -190,6 +195,19 @@ def _golden(launch: Launch) -> rules.GoldenSeen:
         running=metrics.values.get("vllm:num_requests_running") if metrics else None,
         progress_at=metrics.progress_at if metrics else None,
         metrics_at=metrics.ok_at if metrics else None,
+    )
+
+
+def _traffic(launch: Launch) -> rules.TrafficSeen | None:
+    if launch.state != rules.READY or endpoint_of(launch) is None:
+        return None
+    if not launch.stop_reason:
+        return rules.TrafficSeen()
+    drain = launch.drains.order_by("-pk").first()
+    return rules.TrafficSeen(
+        stop_reason=launch.stop_reason,
+        drain_explanation=drain.explanation if drain else "",
+        is_out=is_out_of_traffic(launch),
     )
 
 

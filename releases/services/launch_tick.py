@@ -20,7 +20,9 @@ from fleet.services.replicas import replica_doubt
 from fleet.services.trail import rule_actor
 from releases.models import Launch
 from releases.rules import launch as rules
+from releases.rules.gateway import MAINT
 from releases.services import launch_effects as effects
+from releases.services.endpoints import endpoint_set
 from releases.services.launch_log import positions_read
 from releases.services.launch_moves import launch_move
 from releases.services.launch_seen import golden_attempt, launch_seen
@@ -96,7 +98,7 @@ def launch_advance(pk: int) -> bool:
 
 
 def _decide(launch: Launch, seen: rules.Snapshot) -> rules.Move:
-    """Decide the next move; a ready unit that a rule would take down is counted by the brake before."""
+    """Decide the next move; a ready unit that a rule would act on is counted by the brake before."""
     move = rules.decide(seen)
     if launch.state == rules.READY and move.is_judged and brake_judge(turning=launch.replica):
         return rules.decide(replace(seen, is_braked=True))
@@ -118,7 +120,20 @@ def _stay(launch: Launch, move: rules.Move, seen: rules.Snapshot) -> None:
                 explanation=move.explanation,
                 actor=rule_actor("launch-ready"),
             )
+            _take_traffic_away(launch, move)
         ring(launch.topic, f"replica-{launch.replica.name}", "fleet")
+
+
+def _take_traffic_away(launch: Launch, move: rules.Move) -> None:
+    """Give a unit that is newly judged to hang nothing more, also not of the sessions it has: they wait in vain."""
+    if move.doubt == rules.HUNG and move.is_judged:
+        endpoint_set(
+            launch=launch,
+            actor=rule_actor("launch-hung"),
+            weight=0,
+            mode=MAINT,
+            reason=move.explanation,
+        )
 
 
 def _stop_again(launch: Launch) -> None:

@@ -3,8 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
+from django.conf import settings
 from django.db import transaction
+from django.db.models import F
 
+from fleet.doorbell import ring
 from fleet.execution.faults import fault_point
 from fleet.execution.models import Host
 from fleet.models import Member, Node, Replica
@@ -16,8 +19,10 @@ from releases.launchers.docker_mp import Place, plan_sha256
 from releases.models import Launch, LaunchPosition, Release
 from releases.rules import launch as rules
 from releases.rules.release import LAUNCHABLE as LAUNCHABLE_RELEASES
+from releases.services.drains import drain_cut, drain_start, is_out_of_traffic
 from releases.services.launch_moves import launch_move
 
+DRAIN_S = 600.0  # how long a unit that is to be stopped may finish what it runs; source: NUMBERS.md
 LAUNCHABLE = {
     Replica.State.PLANNED,
     Replica.State.STOPPED,
@@ -58,11 +63,18 @@ def launch_preview(*, replica: Replica, release: Release) -> Preview:
 
 @transaction.atomic
 def launch_create(
-    *, replica: Replica, release: Release, actor: Actor, user=None, plan_sha: str = ""
+    *,
+    replica: Replica,
+    release: Release,
+    actor: Actor,
+    user=None,
+    plan_sha: str = "",
+    first_weight: int | None = None,
 ) -> Launch:
     """Reserve the unit's nodes and create its next launch; nothing runs before the next tick.
 
-    `plan_sha` is the hash the person saw; another one means that the facts moved. Raises LaunchRefused.
+    `plan_sha` is the hash the person saw; another one means that the facts moved. `first_weight`: its traffic once
+    it is ready, percent of a full unit; None leaves it to the pool's custom (endpoints.py). Raises LaunchRefused.
     """
     node_ids = list(
         Member.objects.filter(replica=replica, released_at=None).values_list("node_id", flat=True)
@@ -76,10 +88,17 @@ def launch_create(
         refusals.append(say("The plan changed since it was shown; read it again."))
     if refusals or not preview.plan:
         raise LaunchRefused(refusals)
-    return _create(replica, release, preview, actor, user)
+    return _create(replica, release, preview, actor, user, first_weight)
 
 
-def _create(replica: Replica, release: Release, preview: Preview, actor: Actor, user) -> Launch:
+def _create(
+    replica: Replica,
+    release: Release,
+    preview: Preview,
+    actor: Actor,
+    user,
+    first_weight: int | None,
+) -> Launch:
     generation = preview.plan["generation"]
     members_reserve(replica=replica)
     replica_move(
@@ -96,6 +115,7 @@ def _create(replica: Replica, release: Release, preview: Preview, actor: Actor, 
         generation=generation,
         plan=preview.plan,
         plan_sha256=preview.plan_sha256,
+        first_weight=first_weight,
         explanation=say("Waiting for its first tick."),
         created_by=user,
     )
@@ -119,11 +139,18 @@ def _create(replica: Replica, release: Release, preview: Preview, actor: Actor, 
 
 
 @transaction.atomic
-def launch_stop(*, launch: Launch, reason: str, actor: Actor) -> Launch:
-    """Take the whole unit down because a person wants it; repeating it changes nothing."""
-    launch = Launch.objects.select_for_update().get(pk=launch.pk)
+def launch_stop(*, launch: Launch, reason: str, actor: Actor, is_now: bool = False) -> Launch:
+    """Take the whole unit down because a person wants it; repeating it changes nothing.
+
+    What is behind a gateway is drained first, unless it was or `is_now`: then what still runs is cut.
+    """
+    launch = Launch.objects.select_for_update(of=("self",)).get(pk=launch.pk)
     if launch.state in rules.ENDED | {rules.STOPPING, rules.FREEZING}:
         return launch
+    if launch.state == rules.READY and not is_now and not is_out_of_traffic(launch):
+        return _stop_when_drained(launch, reason, actor)
+    if is_now:
+        drain_cut(launch=launch, actor=actor, reason=reason)
     has_started = launch.state in rules.RUNNING_STATES
     launch_move(
         launch=launch,
@@ -132,6 +159,31 @@ def launch_stop(*, launch: Launch, reason: str, actor: Actor) -> Launch:
         actor=actor,
         reason=reason,
     )
+    return launch
+
+
+def _stop_when_drained(launch: Launch, reason: str, actor: Actor) -> Launch:
+    """Begin with the drain; the tick stops the unit when that has ended."""
+    if launch.stop_reason:
+        return launch
+    drain_start(
+        launch=launch,
+        purpose=f"stop:{launch.public_id}#{launch.drains.count() + 1}",
+        deadline_s=DRAIN_S / settings.TIME_SCALE,
+        actor=actor,
+        reason=reason,
+    )
+    Launch.objects.filter(pk=launch.pk).update(stop_reason=reason, version=F("version") + 1)
+    trail_add(
+        actor=actor,
+        verb="launch.stop",
+        object_kind="launch",
+        object_id=launch.public_id,
+        reason=reason,
+        after={"drain": True},
+    )
+    ring(launch.topic, f"replica-{launch.replica.name}")
+    launch.refresh_from_db()
     return launch
 
 
