@@ -1,6 +1,6 @@
 """The attributes of one engine log line as it is followed live: level, rank, subsystem, time.
 
-A line is read alone and quickly; `LineClassifier` adds what only the lines before it can tell.
+A line without a level of its own is judged by its words, or by the lines of its speaker before it.
 The time is the process's own word, without zone and mostly without year: never use it as UTC.
 """
 
@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from fleet.readings.log_forms import INFO, is_progress, raw_level, read_marks
 from fleet.readings.log_prefix import Layout
-from fleet.readings.signature import signature
 
 _SPEAKERS_CAP = 256
 _TRACE_LINES_CAP = 400
@@ -25,20 +24,6 @@ class LogLine(NamedTuple):
     subsystem: str
     message_at: str | None
     text: str
-
-    @property
-    def signature(self) -> str:
-        """The form under which equal messages of many ranks fold."""
-        return signature(self.text, self.level)
-
-
-def parse_log_line(
-    text: str, *, position: int, gpus_per_node: int, tp: int, pp: int, dp: int
-) -> LogLine:
-    """Read one line of one node's log; a line without a level of its own is judged by its words."""
-    own = read_marks(text, Layout(position, gpus_per_node, tp, pp, dp))
-    level = own.level or raw_level(own.text)
-    return LogLine(level, own.rank, own.subsystem, own.message_at, text)
 
 
 class LineClassifier:
