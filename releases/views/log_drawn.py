@@ -13,54 +13,30 @@ from urllib.parse import urlencode
 
 from django.utils import timezone
 from django.utils.formats import date_format
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from fleet.readings.signature import signature
 from fleet.rules.collectives import Collective, ranks_behind
 from fleet.rules.log_folds import Row, fold_lines
-from fleet.rules.log_lanes import BINS, runs
-from fleet.rules.log_text import Piece, show_pieces
+from fleet.rules.log_lanes import BINS, Lane, runs
+from fleet.rules.log_text import show_pieces
 from fleet.selectors.log_lanes import LaneChart
 from fleet.selectors.logs import Cursor, LogSource, SeenLine
+from releases.views.log_line import DrawnLine
 from releases.views.log_words import LEVEL_WORDS
 
 LANE_WIDTH = 600
 _NAMED_RANKS = 16
 _AXIS_MARKS = 5
-# level -> class of the row, sign, tone
+# level -> class of the row, sign (quiet lines have none), tone
 _LOOKS = {
-    "D": ("dbg", "info", "idle"),
-    "I": ("info", "info", "idle"),
+    "D": ("dbg", "", "idle"),
+    "I": ("info", "", "idle"),
     "W": ("warn", "warn", "warn"),
     "E": ("err", "crit", "crit"),
 }
-
-
-@dataclass(slots=True)
-class DrawnLine:
-    """One line as the page shows it, all words ready: a page has hundreds, and filters would cost.
-
-    `key` is its permanent name: node position and number. `text` is empty when some of it is bold.
-    """
-
-    key: str
-    number: str
-    stream: str
-    iso: str
-    hour: str
-    rest: str
-    rank: str
-    node: str
-    level: str
-    look: str
-    sign: str
-    tone: str
-    word: str
-    subsystem: str
-    text: str
-    pieces: list[Piece]
-    is_marked: bool
 
 
 @dataclass(slots=True)
@@ -71,6 +47,14 @@ class DrawnRow:
     folded: list[DrawnLine]
     fold_words: str = ""
     day: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        return any(line.is_marked for line in self.folded)
+
+    @property
+    def folded_html(self) -> SafeString:
+        return SafeString("".join(line.html for line in self.folded))
 
 
 def draw_rows(
@@ -101,7 +85,6 @@ def draw_line(seen: SeenLine, marked: frozenset[str] = frozenset()) -> DrawnLine
     """Draw one line in the person's zone."""
     line, key = seen.line, seen.key
     local = timezone.localtime(line.at)
-    pieces = show_pieces(line.text)
     look, sign, tone = _LOOKS.get(line.level, _LOOKS["I"])
     return DrawnLine(
         key=key,
@@ -118,8 +101,7 @@ def draw_line(seen: SeenLine, marked: frozenset[str] = frozenset()) -> DrawnLine
         tone=tone,
         word=str(LEVEL_WORDS.get(line.level, LEVEL_WORDS["I"])),
         subsystem=line.subsystem,
-        text=pieces[0].text if len(pieces) == 1 and not pieces[0].is_bold else "",
-        pieces=pieces,
+        pieces=show_pieces(line.text),
         is_marked=key in marked,
     )
 
@@ -174,7 +156,6 @@ def draw_lanes(
     behind = _behind(sources, last)
     first_of = {source.ranks[0] for source in sources[1:] if source.ranks}
     busiest = chart.busiest
-    scale = LANE_WIDTH / BINS
     lanes = [
         {
             "rank": lane.rank,
@@ -183,12 +164,7 @@ def draw_lanes(
             "is_on": lane.rank in wanted_ranks,
             "is_gap": lane.rank in first_of,
             "is_behind": lane.rank in behind,
-            "bars": [
-                (at * scale, count * scale - 0.6, step)
-                for at, count, step in runs(lane.steps(busiest))
-            ],
-            "warned": [one * scale for one in sorted(lane.warned - lane.failed)],
-            "failed": [one * scale for one in sorted(lane.failed)],
+            "paths": _lane_paths(lane, busiest),
             "last": last[lane.rank].number if lane.rank in last else None,
             "title": _lane_title(
                 lane.rank, lane.lines, node_of[lane.rank].node, lane.rank in behind
@@ -198,6 +174,23 @@ def draw_lanes(
     ]
     op = next(iter(last.values())).op.lower() if last else ""
     return {"lanes": lanes, "op": op, "behind": sorted(behind), "marks": _axis(chart)}
+
+
+def _lane_paths(lane: Lane, busiest: float) -> list[tuple[str, str]]:
+    """Return (class, outline) of what a lane shows: one path a step of density, then warnings, then errors.
+
+    A rectangle for each run would be hundreds of elements on a long log.
+    """
+    scale = LANE_WIDTH / BINS
+    boxes: dict[str, list[str]] = {}
+    for at, count, step in runs(lane.steps(busiest)):
+        width = count * scale - 0.6
+        boxes.setdefault(f"d{step}", []).append(f"M{at * scale:.1f} 2h{width:.1f}v5h-{width:.1f}z")
+    for at in sorted(lane.warned - lane.failed):
+        boxes.setdefault("warned", []).append(f"M{at * scale:.1f} 1h4v7h-4z")
+    for at in sorted(lane.failed):
+        boxes.setdefault("failed", []).append(f"M{at * scale:.1f} 0h4v9h-4z")
+    return [(name, "".join(some)) for name, some in boxes.items()]
 
 
 def _behind(sources: list[LogSource], last: dict[int, Collective]) -> set[int]:

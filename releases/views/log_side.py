@@ -16,7 +16,8 @@ from fleet.rules.log_text import show_text
 from fleet.selectors.log_lanes import collectives_of
 from fleet.selectors.logs import LogSource, SeenLine
 from fleet.templatetags.figures import zone_name
-from releases.views.log_drawn import DrawnLine, draw_line
+from releases.views.log_drawn import draw_line
+from releases.views.log_line import DrawnLine
 from releases.views.log_words import MEANINGS
 
 

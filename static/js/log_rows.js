@@ -4,8 +4,7 @@
   "use strict";
   const MOST_ROWS = 2000, MOST_DRAWN = 200, WITHIN_MS = 5000, NAMED = 16;
   const looks = { D: "dbg", I: "info", W: "warn", E: "err" };
-  const signs = { D: "info", I: "info", W: "warn", E: "crit" };
-  const tones = { D: "idle", I: "idle", W: "warn", E: "crit" };
+  const signs = { W: "warn", E: "crit" }; // quiet lines have a character for a sign, which costs less
   const svg = "http://www.w3.org/2000/svg";
   const HEAD = /^(?:\([A-Za-z][^()]{0,80}\)\s*|\[rank\d{1,5}\]:\s*|[^\s:]{1,253}:\d{1,10}:\d{1,10} \[\d{1,4}\]\s*){1,4}/;
   const VARYING = /0x[0-9a-f]{1,32}|\b(?=[0-9a-f]*[0-9])[0-9a-f]{12,64}\b|\d+(?:[.,:-]\d+)*/gi;
@@ -40,11 +39,18 @@
       const row = create("div");
       row.append(create("a"), create("time", "ts"), create("span", "rk"), create("span"), create("span", "ss"), create("span", "ms"));
       row.children[1].append(create("span", "hh"), "");
-      const picture = document.createElementNS(svg, "svg");
-      picture.setAttribute("role", "img");
-      picture.append(document.createElementNS(svg, "use"));
-      row.children[3].append(picture);
       return row;
+    }
+    sign(box, level) {
+      const word = this.words[level.toLowerCase()] || "", shape = signs[level];
+      box.className = `t-${shape || "idle"}`;
+      const picture = shape ? document.createElementNS(svg, "svg") : box;
+      picture.setAttribute("role", "img");
+      picture.setAttribute("aria-label", word);
+      if (!shape) { box.textContent = "–"; return; }
+      picture.append(document.createElementNS(svg, "use"));
+      picture.firstChild.setAttribute("href", `#s-${shape}`);
+      box.append(picture);
     }
     element(line) {
       const row = this.model.cloneNode(true), [number, time, rank, level, part, text] = row.children;
@@ -59,9 +65,7 @@
       time.lastChild.nodeValue = `${pad(local.getUTCMinutes(), 2)}:${pad(local.getUTCSeconds(), 2)}.${pad(local.getUTCMilliseconds(), 3)}`;
       rank.textContent = this.rank(line);
       rank.title = this.node.get(line.stream) || "";
-      level.className = `t-${tones[line.level] || "idle"}`;
-      level.firstChild.setAttribute("aria-label", this.words[line.level.toLowerCase()] || "");
-      level.firstChild.firstChild.setAttribute("href", `#s-${signs[line.level] || "info"}`);
+      this.sign(level, line.level);
       part.textContent = line.part;
       if (typeof line.text === "string") text.textContent = line.text;
       else for (const [piece, bold] of line.text) text.append(bold ? create("b", "", piece) : piece);
