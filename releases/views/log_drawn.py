@@ -5,6 +5,7 @@ The script draws live lines the same way from the same facts; node text is only 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -30,6 +31,8 @@ from releases.views.log_words import LEVEL_WORDS
 LANE_WIDTH = 600
 _NAMED_RANKS = 16
 _AXIS_MARKS = 5
+_TENTHS_BELOW_MS = 10_000  # of a span whose marks would else repeat a second
+_NUMBER = re.compile(r"\d{1,4}$")
 # level -> class of the row, sign (quiet lines have none), tone
 _LOOKS = {
     "D": ("dbg", "", "idle"),
@@ -112,8 +115,9 @@ def rank_word(rank: int | None, source: LogSource) -> str:
 
 
 def short_name(node: str) -> str:
-    """Return what tells nodes of one unit apart in a narrow column."""
-    return node.rpartition("-")[2][-4:]
+    """Return what tells nodes of one unit apart in a narrow column: the number at the end, or the last letters."""
+    number = _NUMBER.search(node)
+    return number[0] if number else node[-4:]
 
 
 def fold_words(ranks: list[int], within_s: int) -> str:
@@ -215,16 +219,23 @@ def _axis(chart: LaneChart) -> list[dict[str, Any]]:
     span = chart.end_ms - chart.start_ms
     if not chart.lanes or span <= 0:
         return []
-    has_seconds = span < 10 * 60 * 1000
     marks = []
     for n in range(_AXIS_MARKS):
         at_ms = chart.start_ms + span * n // (_AXIS_MARKS - 1)
         local = timezone.localtime(
             datetime.fromtimestamp(at_ms / 1000, timezone.get_default_timezone())
         )
-        form = "%H:%M:%S" if has_seconds else "%H:%M" if span < 86_400_000 else "%m-%d %H:%M"
-        marks.append({"at_ms": at_ms, "word": f"{local:{form}}"})
+        marks.append({"at_ms": at_ms, "word": _axis_word(local, span)})
     return marks
+
+
+def _axis_word(local: datetime, span_ms: int) -> str:
+    """Write a moment as finely as the span needs, and no wider than the axis has room for."""
+    if span_ms < _TENTHS_BELOW_MS:
+        return f"{local:%M:%S}.{local.microsecond // 100_000}"
+    if span_ms < 10 * 60 * 1000:
+        return f"{local:%H:%M:%S}"
+    return f"{local:%H:%M}" if span_ms < 86_400_000 else f"{local:%m-%d %H:%M}"
 
 
 def with_query(base: str, query: str, **more: str) -> str:

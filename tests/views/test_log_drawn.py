@@ -6,6 +6,7 @@ import pytest
 
 from fleet.execution.log_format import StoredLine
 from fleet.rules.log_lanes import Lane
+from fleet.selectors.log_lanes import LaneChart
 from fleet.selectors.logs import LogSource, SeenLine
 from releases.views import log_drawn
 
@@ -37,6 +38,13 @@ def test_a_quiet_line_draws_no_picture():
     assert 'role="img" aria-label="info">–<' in html
 
 
+@pytest.mark.parametrize(
+    ("node", "short"), [("h100-028", "028"), ("gpu025", "025"), ("alpha", "lpha"), ("x", "x")]
+)
+def test_a_short_name_is_the_number_at_the_end(node, short):
+    assert log_drawn.short_name(node) == short
+
+
 def test_a_lane_is_one_outline_a_step_with_errors_over_warnings():
     lane = Lane(0, warned={3, 4}, failed={4})
     lane.bins[:3] = [8.0, 8.0, 0.5]
@@ -47,3 +55,10 @@ def test_a_lane_is_one_outline_a_step_with_errors_over_warnings():
         ("warned", "M15.0 1h4v7h-4z"),
         ("failed", "M20.0 0h4v9h-4z"),
     ]
+
+
+@pytest.mark.parametrize("span_ms", [2_700, 60_000, 3_600_000, 200_000_000])
+def test_no_two_marks_of_time_say_the_same(span_ms):
+    start = int(AT.timestamp() * 1000)
+    marks = log_drawn._axis(LaneChart(start, start + span_ms, [Lane(0)]))
+    assert len({mark["word"] for mark in marks}) == 5
