@@ -56,7 +56,7 @@ def eta_drawn(launch: Launch, estimate: Estimate | None, now: datetime) -> Eta:
         )
     total = elapsed + max(estimate.high_s, 1.0)
     low, high = (now + timedelta(seconds=s) for s in (estimate.low_s, estimate.high_s))
-    window = _("ready %(low)s to %(high)s") % {"low": moment_text(low), "high": moment_text(high)}
+    window = _window_words(moment_text(low), moment_text(high))
     return Eta(
         elapsed,
         launch.created_at,
@@ -69,14 +69,27 @@ def eta_drawn(launch: Launch, estimate: Estimate | None, now: datetime) -> Eta:
     )
 
 
+def _window_words(low: str, high: str) -> str:
+    if low == high:
+        return _("ready about %(at)s") % {"at": low}
+    return _("ready %(low)s to %(high)s") % {"low": low, "high": high}
+
+
 def _left_words(estimate: Estimate) -> str:
+    low, high = clock_span(estimate.low_s), clock_span(estimate.high_s)
+    if low == high:
+        return ngettext(
+            "About %(left)s left, by %(n)d launch of this pool, each phase at its own history.",
+            "About %(left)s left, by %(n)d launches of this pool, each phase at its own history.",
+            estimate.launches,
+        ) % {"left": low, "n": estimate.launches}
     return ngettext(
         "%(low)s to %(high)s left: p50 to p90 of %(n)d launch of this pool, each phase at its own history.",
         "%(low)s to %(high)s left: p50 to p90 of %(n)d launches of this pool, each phase at its own history.",
         estimate.launches,
     ) % {
-        "low": clock_span(estimate.low_s),
-        "high": clock_span(estimate.high_s),
+        "low": low,
+        "high": high,
         "n": estimate.launches,
     }
 
