@@ -2,13 +2,13 @@
 // is put in place. Nothing under the pointer, in focus or selected is ever replaced. The server stays the truth.
 (() => {
   "use strict";
-  const POLL_AFTER_MS = 10000, POLL_EVERY_MS = 5000, OLD_MS = 30000, STALE_MS = 120000, REST_MS = 2000, GATHER_MS = 200, DEAF_MS = 45000;
+  const POLL_AFTER_MS = 10000, POLL_EVERY_MS = 5000, OLD_MS = 30000, STALE_MS = 120000, REST_MS = 2000, GATHER_MS = 200, DEAF_MS = 45000, FIRST_MS = 3000;
   const body = document.body;
   const topics = (body.dataset.topics || "").split(",").filter(Boolean);
   const bar = document.getElementById("statusbar");
   const drawn = new Map(); // id -> what the server last sent for it, without its parts
   const waiting = new Map(); // id -> newer element, held back while its place is in use
-  let socket = null, downSince = Date.now(), freshAt = Date.now(), eventAt = 0, retryMs = 500, restedAt = 0, hidden = false, heardAt = 0, isOut = false, isHeard = false;
+  let socket = null, downSince = Date.now(), freshAt = Date.now(), eventAt = 0, retryMs = 500, restedAt = 0, hidden = false, heardAt = 0, isOut = false, isHeard = false, wasUp = false;
 
   // -- what the server sent, compared without the parts inside and without one-time form values
   function signature(element) {
@@ -120,6 +120,7 @@
     socket.addEventListener("open", () => {
       isHeard = false;
       downSince = 0;
+      wasUp = true;
       retryMs = 500;
       heardAt = Date.now();
       show();
@@ -154,7 +155,7 @@
     const now = Date.now();
     if (!downSince) freshAt = now;
     const old = now - freshAt;
-    const state = isOut ? "out" : !downSince ? "live" : old > STALE_MS ? "stale" : now - downSince > POLL_AFTER_MS ? "polling" : "reconnecting";
+    const state = isOut ? "out" : !downSince ? "live" : old > STALE_MS ? "stale" : now - downSince > POLL_AFTER_MS ? "polling" : !wasUp && now - downSince < FIRST_MS ? "none" : "reconnecting"; // a page that just came is as of now
     body.classList.toggle("is-old", downSince > 0 && old > OLD_MS);
     for (const word of bar.querySelectorAll("[data-socket]")) word.hidden = word.dataset.socket !== state;
     for (const time of bar.querySelectorAll("time[data-fresh]")) time.dataset.at = String(freshAt);
