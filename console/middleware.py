@@ -20,6 +20,7 @@ from django.utils.translation import gettext as _
 
 from console.refusal_pages import refusal_page
 from fleet.rules import policy
+from fleet.rules.message import say
 from fleet.rules.refusals import NotAllowed, Refused, Unreadable
 from fleet.selectors.scope import name_in, scope_object, scope_pool
 from fleet.services.answers import answer_once, key_read
@@ -189,7 +190,7 @@ def _deny(
                 verb=name,
                 object_kind=entry.scope or "page",
                 object_id=name_in(entry.scope, kwargs) or request.path,
-                reason=f"needs one of the roles {roles}",
+                reason=say("needs one of the roles %(roles)s", roles=roles),
                 outcome="refused",
             )
     return refusal_page(

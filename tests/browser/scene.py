@@ -43,6 +43,7 @@ from fleet.rules.message import say
 from releases.launchers.docker_mp import Place, plan_render, plan_sha256
 from releases.models import Launch, LaunchPhase, LaunchPosition, Release
 from tests import factories
+from tests.browser import scene_gates
 
 PASSWORD = "flotilla"
 SPARES = {7, 8, 23, 24, 39, 40}
@@ -91,6 +92,7 @@ def draw() -> None:
     probe(nodes[27], "fail")
     probe(nodes[0], "pass")
     launches(pools["glm52"])
+    scene_gates.draw()
     trail()
     later = timezone.now() + timedelta(hours=1)  # nothing ticks here, and no page should say so
     Tick.objects.create(name="sweep", at=later)
@@ -214,6 +216,16 @@ def _troubles(nodes: list[Node]) -> None:
     )
 
 
+def _summary(is_bad: bool) -> str:
+    if is_bad:
+        return say(
+            "%(expected)s; %(found)s",
+            expected=say("%(n)s GPUs expected", n=8),
+            found=say("%(n)s listed by nvidia-smi -L", n=7),
+        )
+    return say("%(gpus)s GPUs as expected, all %(checks)s commands read.", gpus=8, checks=2)
+
+
 def probe(node: Node, verdict: str) -> None:
     """A settled probe with facts, findings and raw output."""
     ago = timezone.now() - timedelta(minutes=4)
@@ -241,7 +253,7 @@ def probe(node: Node, verdict: str) -> None:
         command=command,
         verdict=verdict,
         settled_at=ago,
-        summary=say("%(found)s of %(all)s GPUs answer.", found=7 if is_bad else 8, all=8),
+        summary=_summary(is_bad),
         findings=[{"id": "gpu-lost", "severity": "error", "text": "GPU 3 is lost: Xid 79"}]
         if is_bad
         else [],
@@ -331,16 +343,19 @@ def launches(pool: Pool) -> None:
         ended=now - timedelta(hours=2),
     )
     cause = say(
-        "%(node)s lost its ranks: the engine ended with exit code %(rc)s.", node="gpu012", rc=137
+        "%(node)s lost its ranks: the engine ended with exit code %(rc)s. %(why)s",
+        node="gpu026",
+        rc=137,
+        why="",
     )
     Launch.objects.filter(pk=failed.pk).update(cause=cause, explanation=cause)
     Launch.objects.filter(pk=ended.pk).update(
         explanation=say("Stopping every rank: %(reason)s", reason="new driver")
     )
     for title in (
-        "gpu011 log of the last 10 min",
-        "gpu011 nvidia-smi-L",
-        "gpu012 log of the last 10 min",
+        say("%(node)s log of the last 10 min", node="gpu025"),
+        "gpu025 nvidia-smi-L",
+        say("%(node)s log of the last 10 min", node="gpu026"),
     ):
         Evidence.objects.create(
             object_kind="launch",
@@ -356,7 +371,7 @@ def launches(pool: Pool) -> None:
         replica, release, 3, now - timedelta(minutes=6, seconds=45), upto=5, state="loading"
     )
     Launch.objects.filter(pk=live.pk).update(
-        explanation=say("Loading: %(phases)s.", phases="gpu011 load, gpu012 load")
+        explanation=say("Loading: %(phases)s.", phases="gpu025 load, gpu026 load")
     )
     Replica.objects.filter(pk=replica.pk).update(
         state="launching",
@@ -543,7 +558,7 @@ def trail() -> None:
             "node.move",
             "node",
             "gpu028",
-            "7 of 8 GPUs answer",
+            _summary(True),
             {"state": "acceptance"},
             {"state": "ready"},
         ),
@@ -563,7 +578,7 @@ def trail() -> None:
             "launch-create",
             "replica",
             "glm52-r4",
-            "needs one of the roles approver, operator",
+            say("needs one of the roles %(roles)s", roles="approver, operator"),
             None,
             None,
         ),
