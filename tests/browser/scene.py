@@ -43,7 +43,6 @@ from fleet.rules.message import say
 from releases.launchers.docker_mp import Place, plan_render, plan_sha256
 from releases.models import Launch, LaunchPhase, LaunchPosition, Release
 from tests import factories
-from tests.browser import scene_gates
 
 PASSWORD = "flotilla"
 SPARES = {7, 8, 23, 24, 39, 40}
@@ -92,7 +91,6 @@ def draw() -> None:
     probe(nodes[27], "fail")
     probe(nodes[0], "pass")
     launches(pools["glm52"])
-    scene_gates.draw()
     trail()
     later = timezone.now() + timedelta(hours=1)  # nothing ticks here, and no page should say so
     Tick.objects.create(name="sweep", at=later)
