@@ -141,6 +141,7 @@ CELERY_BEAT_SCHEDULE = {
         ("sweep", "fleet.tasks.sweep", 5.0),
         ("fleet", "fleet.tasks.tick", 2.0),
         ("launches", "releases.tasks.tick", 2.0),
+        ("runs", "runbooks.tasks.tick", 1.0),
         ("seal-trail", "fleet.tasks.seal_trail", 5.0),
     )
 }

@@ -47,18 +47,23 @@ def command_freeze(*, launch: Launch, place: LaunchPosition, command: Command) -
 
 def stored_log_freeze(*, launch: Launch, place: LaunchPosition) -> None:
     """Freeze the last ten minutes of the stored log of one position (P11): it needs no node."""
-    stream = LogStream.objects.filter(subject=place.subject).first()
-    end = stream and stream.chunks.aggregate(at=Max("ended_at"))["at"]
-    if not end:
+    lines = last_lines(place)
+    if not lines:
         return
-    lines = _lines_since(stream, end - LOG_SPAN)
     text = "".join(f"{line.number} {line.at.isoformat()} {line.text}\n" for line in lines)
     evidence_freeze(
         launch=launch,
         title=say("%(node)s log of the last 10 min", node=place.node.name),
-        origin=f"stream {stream.pk}, lines {lines[0].number} to {lines[-1].number}",
+        origin=f"stream of {place.node.name}, lines {lines[0].number} to {lines[-1].number}",
         body=text.encode(),
     )
+
+
+def last_lines(place: LaunchPosition) -> list[StoredLine]:
+    """Return the last ten minutes that were stored of a position's log, at most `LOG_LINES`; empty without a log."""
+    stream = LogStream.objects.filter(subject=place.subject_id).first()
+    end = stream and stream.chunks.aggregate(at=Max("ended_at"))["at"]
+    return _lines_since(stream, end - LOG_SPAN) if stream and end else []
 
 
 def _lines_since(stream: LogStream, at: datetime) -> list[StoredLine]:

@@ -308,6 +308,13 @@ def _step(raw: dict[str, Any], phase: str, catalogue: Catalogue) -> Step:
     )
 
 
+def params_of(step: Step) -> tuple[str, ...]:
+    """Return the parameters that a step names in its arguments and in what is typed, each once."""
+    texts = [*step.args.values(), step.typed]
+    found = [name for text in texts if isinstance(text, str) for name in _PARAM.findall(text)]
+    return tuple(dict.fromkeys(found))
+
+
 def fill(value: Any, params: Mapping[str, str]) -> Any:
     """Put parameters into a text or into every text of a list. Raises KeyError for one without a value."""
     if isinstance(value, list):

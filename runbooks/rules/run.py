@@ -18,6 +18,7 @@ RUN_MOVES: dict[str, frozenset[str]] = {
     FAILED: frozenset(),
     ABORTED: frozenset(),
 }
+LIVE = frozenset({PROPOSED, RUNNING, WAITING})
 PENDING, ASKED, AT_WORK = "pending", "awaiting_confirm", "running"
 PASSED, STEP_FAILED, UNKNOWN, SKIPPED, CANCELLED = (
     "passed",

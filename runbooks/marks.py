@@ -1,0 +1,43 @@
+"""How the states of an incident, a run and a step look (see fleet/marks.py)."""
+
+from fleet.marks import CRIT, IDLE, OK, RUN, WARN, machine_add
+from runbooks.models import Incident, Run, RunStep
+
+machine_add(
+    "incident",
+    {
+        "open": (CRIT, "crit"),
+        "acknowledged": (CRIT, "crit"),
+        "mitigating": (WARN, "run"),
+        "mitigated": (WARN, "ok"),
+        "resolved": (OK, "ok"),
+        "closed": (IDLE, "skip"),
+    },
+    dict(Incident.State.choices),
+)
+machine_add(
+    "run",
+    {
+        "proposed": (IDLE, "idle"),
+        "running": (RUN, "run"),
+        "waiting_human": (WARN, "hold"),
+        "succeeded": (OK, "ok"),
+        "failed": (CRIT, "crit"),
+        "aborted": (IDLE, "skip"),
+    },
+    dict(Run.State.choices),
+)
+machine_add(
+    "step",
+    {
+        "pending": (IDLE, "idle"),
+        "awaiting_confirm": (WARN, "hold"),
+        "running": (RUN, "run"),
+        "passed": (OK, "ok"),
+        "failed": (CRIT, "crit"),
+        "unknown": (WARN, "unk"),
+        "skipped": (IDLE, "skip"),
+        "cancelled": (IDLE, "cordon"),
+    },
+    dict(RunStep.State.choices),
+)

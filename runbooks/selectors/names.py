@@ -1,0 +1,56 @@
+"""Tells the lower apps what incidents and runs are called, and which incidents are open."""
+
+from __future__ import annotations
+
+import re
+
+from django.urls import reverse
+
+from fleet.models import Pool
+from fleet.selectors.jump import jump_add
+from fleet.selectors.scope import scope_add
+from releases.selectors.incidents import OpenIncident, incidents_add
+from runbooks.models import Incident, Run
+from runbooks.rules.incident import LIVE
+
+_INCIDENT = re.compile(r"INC-(\d{1,9})")
+_RUN = re.compile(r"RUN-(\d{1,9})")
+
+
+def incident_named(public_id: str) -> Incident | None:
+    """Return the incident of this public id, or None."""
+    found = _INCIDENT.fullmatch(public_id)
+    rows = Incident.objects.select_related("pool", "replica", "launch__release", "owner")
+    return rows.filter(pk=int(found[1])).first() if found else None
+
+
+def run_named(public_id: str) -> Run | None:
+    """Return the run of this public id, or None."""
+    found = _RUN.fullmatch(public_id)
+    rows = Run.objects.select_related("incident", "replica__pool", "holder")
+    return rows.filter(pk=int(found[1])).first() if found else None
+
+
+def incidents_open(pool: Pool | None) -> list[OpenIncident]:
+    """Return what is neither resolved nor closed, the newest first."""
+    rows = Incident.objects.filter(state__in=LIVE).select_related("pool")
+    if pool is not None:
+        rows = rows.filter(pool=pool)
+    return [
+        OpenIncident(
+            name=row.public_id,
+            title=row.title,
+            state=row.state,
+            pool=row.pool,
+            opened_at=row.opened_at,
+            address=reverse("incident", args=[row.public_id]),
+        )
+        for row in rows
+    ]
+
+
+scope_add("incident", incident_named, lambda incident: incident.pool.slug)
+scope_add("run", run_named, lambda run: run.replica.pool.slug if run.replica else None)
+jump_add(_INCIDENT.pattern, lambda found: reverse("incident", args=[found[0]]))
+jump_add(_RUN.pattern, lambda found: reverse("run", args=[found[0]]))
+incidents_add(incidents_open)

@@ -1,0 +1,93 @@
+"""Opens incidents for what the launch rule found: a unit that hangs, a unit that was lost. Each once.
+
+Not in charge of judging: whether a unit hangs is decided by releases/rules/launch.py from the golden probe and the
+token counters, here it becomes somebody's case. Source: manual A 12.4, 14.4; RELIABILITY.md section 4 (Incident).
+"""
+
+from datetime import timedelta
+
+from django.db.models import Exists, OuterRef
+from django.utils import timezone
+
+from fleet.models import Replica
+from fleet.rules.message import say
+from fleet.services.trail import rule_actor
+from releases.models import Launch
+from runbooks.models import Incident
+from runbooks.services.incidents import incident_open
+from runbooks.services.library import book_for
+from runbooks.services.runs import run_propose
+
+HANG, LOST = "hang", "rank-lost"
+# Older failures are history: a console that was away for a day opens no case for each of them.
+FRESH = timedelta(hours=1)
+
+
+def detect() -> int:
+    """Open what is not open yet; return how many incidents were opened."""
+    return _hangs() + _losses()
+
+
+def _hangs() -> int:
+    """Units in doubt because their endpoint generates nothing, and no incident of this launch."""
+    launches = Launch.objects.filter(
+        replica__doubt=Replica.Doubt.HUNG, state=Launch.State.READY
+    ).select_related("replica__pool", "release")
+    opened = 0
+    for launch in launches:
+        replica = launch.replica
+        opened += _open(
+            launch,
+            HANG,
+            say("%(unit)s hangs.", unit=replica.name),
+            began_at=replica.turned_at or timezone.now(),
+            explanation=launch.explanation,
+        )
+    return opened
+
+
+def _losses() -> int:
+    """Launches that were ready and were taken down by a rule: never those a person ended."""
+    known = Incident.objects.filter(launch=OuterRef("pk"))
+    launches = (
+        Launch.objects.filter(
+            state__in=[Launch.State.FREEZING, Launch.State.STOPPING, Launch.State.FAILED],
+            ready_at__isnull=False,
+            state_at__gte=timezone.now() - FRESH,
+        )
+        .exclude(cause="")
+        .filter(~Exists(known))
+        .select_related("replica__pool", "release")
+    )
+    return sum(
+        _open(
+            launch,
+            LOST,
+            say("%(unit)s was taken down.", unit=launch.replica.name),
+            began_at=launch.state_at,
+            explanation=launch.cause,
+        )
+        for launch in launches
+    )
+
+
+def _open(launch: Launch, signature: str, title: str, *, began_at, explanation: str) -> int:
+    replica, now = launch.replica, timezone.now()
+    incident, is_new = incident_open(
+        signature=signature,
+        pool=replica.pool,
+        replica=replica,
+        launch=launch,
+        title=title,
+        symptoms=[{"text": explanation, "source": launch.public_id, "at": now.isoformat()}],
+        began_at=began_at,
+        actor=rule_actor(f"detector-{signature}"),
+    )
+    if is_new and (shelved := book_for(signature)):
+        run_propose(
+            incident=incident,
+            shelved=shelved,
+            params={"unit": replica.name, "incident": incident.public_id},
+            actor=rule_actor(f"detector-{signature}"),
+        )
+    return int(is_new)

@@ -1,0 +1,17 @@
+"""Celery tasks of the runbooks room: short ticks, safe to run twice or never."""
+
+from celery import shared_task
+
+from fleet.services.ticks import tick_record
+from runbooks.services.detectors import detect
+from runbooks.services.run_tick import runs_advance
+
+
+@shared_task(name="runbooks.tasks.tick", ignore_result=True)
+def tick() -> None:
+    """Open what the detectors found, advance every run by a step, and note that the tick ran."""
+    try:
+        detect()
+    finally:
+        runs_advance()
+    tick_record("runs")
