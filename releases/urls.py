@@ -2,9 +2,18 @@
 
 from django.urls import path
 
-from releases.views import launches, log_download, logs, units
+from releases.views import launches, log_download, logs, release_forms, releases, units
 
 urlpatterns = [
+    path("releases/", releases.release_list, name="release-list"),
+    path("releases/new/", release_forms.new, name="release-new"),
+    path("releases/<str:name>/", releases.release, name="release"),
+    path("releases/<str:name>/draft/", release_forms.draft, name="release-draft"),
+    path("releases/<str:name>/edit/", release_forms.edit, name="release-edit"),
+    path("releases/<str:name>/seal/", release_forms.seal, name="release-seal"),
+    path("releases/<str:name>/ask/", release_forms.ask, name="release-ask"),
+    path("releases/<str:name>/sign/", release_forms.sign, name="release-sign"),
+    path("releases/<str:name>/withdraw/", release_forms.withdraw, name="release-withdraw"),
     path("replicas/<str:name>/", units.replica, name="replica"),
     path("replicas/<str:name>/launch/", launches.launch_plan, name="launch-plan"),
     path("replicas/<str:name>/gen/<int:generation>/launch/", launches.launch, name="launch"),

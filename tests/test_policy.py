@@ -28,6 +28,13 @@ MAY_WRITE = {
     "launch-plan": {"operator", "approver"},
     "launch-create": {"operator", "approver"},
     "launch-stop": {"operator", "approver"},
+    "release-new": {"operator", "approver"},
+    "release-draft": {"operator", "approver"},
+    "release-edit": {"operator", "approver"},
+    "release-seal": {"operator", "approver"},
+    "release-ask": {"operator", "approver"},
+    "release-sign": {"approver"},
+    "release-withdraw": {"operator", "approver"},
 }
 SHELL_WRITES = {"login", "logout", "language", "theme"}
 ARGUMENTS = {

@@ -70,6 +70,16 @@ PERMISSIONS: dict[str, Entry] = {
     "log": Entry(read=READ, scope="replica"),
     "log-lines": Entry(read=READ, scope="replica"),
     "log-download": Entry(read=READ, scope="replica"),
+    # releases; who signs one is decided a second time by the request that was asked
+    "release-list": Entry(read=READ),
+    "release": Entry(read=READ, scope="release"),
+    "release-new": Entry(write=ACT, scope="body"),
+    "release-draft": Entry(write=ACT, scope="release", is_versioned=True),
+    "release-edit": Entry(read=READ, write=ACT, scope="release", is_versioned=True),
+    "release-seal": Entry(write=ACT, scope="release", is_versioned=True),
+    "release-ask": Entry(write=ACT, scope="release", is_versioned=True),
+    "release-sign": Entry(write=SIGN, scope="release", is_versioned=True),
+    "release-withdraw": Entry(write=ACT, scope="release", is_versioned=True),
     # the record
     "evidence": Entry(read=READ),
     "audit": Entry(read=READ),
@@ -92,6 +102,7 @@ TOPICS: dict[str, tuple[str, str]] = {
     "node-": ("node", "node"),
     "replica-": ("replica", "replica"),
     "launch-": ("launch", "launch"),
+    "release-": ("release", "release"),
     "pool-": ("fleet-map", "pool"),
 }
 

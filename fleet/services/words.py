@@ -14,7 +14,15 @@ from fleet.rules.refusals import Refused
 
 REASON_MAX = 500
 _FIELD_MAX = 200
-_MAXIMA = {"reason": REASON_MAX, "nodes": SELECTION_MAX, "next": 2000}
+_MAXIMA = {
+    "reason": REASON_MAX,
+    "nodes": SELECTION_MAX,
+    "next": 2000,
+    # the form of a draft
+    "args": 8000,
+    "env": 8000,
+    "golden": 60_000,
+}
 
 
 class TooLong(Refused):

@@ -68,16 +68,16 @@ class Change:
 
 def content_fields(content: dict[str, Any]) -> dict[tuple[str, str], str]:
     """Return (piece, field) -> value in words for everything that a content pins, in the order of the pieces."""
-    fields = {(MODEL, f"model.{name}"): str(value) for name, value in content["model"].items()}
+    fields = {(MODEL, f"model.{name}"): str(value) for name, value in (content.get("model") or {}).items()}
     tokenizer = content.get("tokenizer") or {}
     fields |= {(PROTOCOL, f"tokenizer.{name}"): str(value) for name, value in tokenizer.items()}
-    flags = {str(flag): ON if value is None else str(value) for flag, value in content["args"]}
+    flags = {str(flag): ON if value is None else str(value) for flag, value in content.get("args") or []}
     fields |= {(PROTOCOL, flag): flags[flag] for flag in flags if flag in PROTOCOL_FLAGS}
-    fields |= {(IMAGE, f"image.{name}"): str(value) for name, value in content["image"].items()}
+    fields |= {(IMAGE, f"image.{name}"): str(value) for name, value in (content.get("image") or {}).items()}
     platform = content.get("platform") or {}
     fields |= {(PLATFORM, f"platform.{name}"): str(value) for name, value in platform.items()}
     fields[LAUNCH, "launcher"] = str(content.get("launcher", ""))
-    fields |= {(LAUNCH, f"shape.{name}"): str(value) for name, value in content["shape"].items()}
+    fields |= {(LAUNCH, f"shape.{name}"): str(value) for name, value in (content.get("shape") or {}).items()}
     fields |= {(LAUNCH, flag): flags[flag] for flag in flags if flag not in PROTOCOL_FLAGS}
     env = content.get("env") or {}
     fields |= {(LAUNCH, f"env {name}"): str(value) for name, value in env.items()}

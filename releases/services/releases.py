@@ -238,7 +238,9 @@ def _facts_of(approval: Approval) -> dict[str, Any]:
 
 def _decided(approval: Approval, actor: Actor) -> None:
     if approval.decision == Approval.Decision.APPROVED:
-        _move(_locked(approval.release), rules.REVIEWED, actor, reviewed_at=Now())
+        # The signature itself is told as the person's; what follows from the last one is the rule's.
+        rule = rule_actor("release-review")
+        _move(_locked(approval.release), rules.REVIEWED, rule, reviewed_at=Now())
 
 
 kind_add(Approval.Kind.RELEASE, _facts_of, _decided)
