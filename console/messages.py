@@ -55,6 +55,10 @@ STATE_WORDS = [
     "in_service",
     "superseded",
     "withdrawn",
+    # the checks of a gate run
+    "golden",
+    "stream",
+    "transport",
 ]
 _PLAIN = frozenset({"_", "_lazy", "gettext", "gettext_lazy", "say"})
 _PLURAL = frozenset({"ngettext", "ngettext_lazy"})

@@ -1,7 +1,7 @@
 """How the states of a launch and of a release look (see fleet/marks.py)."""
 
-from fleet.marks import CRIT, IDLE, OK, RUN, Mark, machine_add, mark_of
-from releases.models import Launch, Release
+from fleet.marks import CRIT, IDLE, OK, RUN, WARN, Mark, machine_add, mark_of
+from releases.models import GateRun, Launch, Release
 
 machine_add(
     "launch",
@@ -30,6 +30,20 @@ machine_add(
         "withdrawn": (IDLE, "cordon"),
     },
     dict(Release.State.choices),
+)
+machine_add(
+    "gate",
+    {
+        "queued": (IDLE, "idle"),
+        "running": (RUN, "run"),
+        "passed": (OK, "ok"),
+        "failed": (CRIT, "crit"),
+        "inconclusive": (WARN, "unk"),
+        "errored": (WARN, "warn"),
+        "expired": (WARN, "unk"),
+        "cancelled": (IDLE, "skip"),
+    },
+    dict(GateRun.State.choices),
 )
 
 

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from releases.views import launches, log_download, logs, release_forms, releases, units
+from releases.views import gates, launches, log_download, logs, release_forms, releases, units
 
 urlpatterns = [
     path("releases/", releases.release_list, name="release-list"),
@@ -20,6 +20,10 @@ urlpatterns = [
     path("replicas/<str:name>/gen/<int:generation>/stop/", launches.launch_end, name="launch-stop"),
     path("replicas/<str:name>/gen/<int:generation>/log/", logs.log, name="log"),
     path("replicas/<str:name>/gen/<int:generation>/log/lines", logs.log_lines, name="log-lines"),
+    path("replicas/<str:name>/gen/<int:generation>/gates/", gates.gate_start, name="gate-start"),
+    path("gates/", gates.gate_list, name="gate-list"),
+    path("gates/<str:name>/", gates.gate, name="gate"),
+    path("gates/<str:name>/cancel/", gates.gate_cancel, name="gate-cancel"),
     path(
         "replicas/<str:name>/gen/<int:generation>/log/download",
         log_download.log_download,

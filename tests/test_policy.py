@@ -13,6 +13,7 @@ from console.urls import websocket_urlpatterns
 from fleet.models import Brake, Evidence, Hold, KeyChange, Node, Pool, TrailEntry
 from fleet.rules import policy
 from fleet.rules.hostkeys import fingerprint
+from releases.models import GateRun, Launch, Release
 from tests.factories import host_key, make_hold, make_node, make_person, make_pool, make_replica
 
 ROLES = ("viewer", "operator", "approver", "admin")
@@ -28,6 +29,8 @@ MAY_WRITE = {
     "launch-plan": {"operator", "approver"},
     "launch-create": {"operator", "approver"},
     "launch-stop": {"operator", "approver"},
+    "gate-start": {"operator", "approver"},
+    "gate-cancel": {"operator", "approver"},
     "release-new": {"operator", "approver"},
     "release-draft": {"operator", "approver"},
     "release-edit": {"operator", "approver"},
@@ -63,17 +66,32 @@ def address(name: str, pool: str) -> str:
     pattern = next(found for found in url_patterns() if found.name == name)
     wanted = {key: ARGUMENTS.get(key) for key in pattern.pattern.converters}
     if "name" in wanted:
-        scope = policy.entry_of(name).scope
-        wanted["name"] = f"h100-{pool}" if scope == "node" else f"{pool}-r1"
+        wanted["name"] = name_of(policy.entry_of(name).scope, pool)
     return reverse(name, kwargs=wanted)
+
+
+def name_of(scope: str, pool: str) -> str:
+    """The name of the object of a scope that stands in this pool."""
+    if scope == "node":
+        return f"h100-{pool}"
+    if scope == "gate":
+        return GateRun.objects.get(launch__replica__pool__slug=pool).public_id
+    return f"{pool}-r1"
 
 
 @pytest.fixture
 def fleet(db) -> None:
-    """A node and a unit in each of two pools."""
+    """A node, a unit, its launch and a gate run in each of two pools."""
     for slug in ("own", "other"):
         node = make_node(f"h100-{slug}", host={"address": "127.0.64.9"})
-        make_replica(f"{slug}-r1", pool=make_pool(slug), nodes=[node])
+        unit = make_replica(f"{slug}-r1", pool=make_pool(slug), nodes=[node])
+        release = Release.objects.create(
+            pool=unit.pool, title=slug, content={"golden": []}, content_sha256=slug
+        )
+        launch = Launch.objects.create(
+            replica=unit, release=release, generation=2, plan={"positions": []}
+        )
+        GateRun.objects.create(launch=launch, purpose=slug, checks=["golden"])
 
 
 @pytest.fixture
@@ -145,7 +163,7 @@ def expected(name: str, method: str, role: str, where: str):
     if wanted & (policy.ANYONE | policy.SIGNED_IN):
         return lambda status: status not in {403, 405}
     needs_fleet = method == "post" and not entry.scope
-    out_of_scope = entry.scope in {"node", "replica"} and where == "other"
+    out_of_scope = entry.scope in {"node", "replica", "gate"} and where == "other"
     if role not in wanted or out_of_scope or (needs_fleet and where != "fleet"):
         return lambda status: status == 403
     return lambda status: status not in {403, 405}

@@ -80,6 +80,11 @@ PERMISSIONS: dict[str, Entry] = {
     "release-ask": Entry(write=ACT, scope="release", is_versioned=True),
     "release-sign": Entry(write=SIGN, scope="release", is_versioned=True),
     "release-withdraw": Entry(write=ACT, scope="release", is_versioned=True),
+    # gate runs over a ready launch
+    "gate-list": Entry(read=READ),
+    "gate": Entry(read=READ, scope="gate"),
+    "gate-start": Entry(write=ACT, scope="replica", is_versioned=True, is_start=True),
+    "gate-cancel": Entry(write=ACT, scope="gate", is_versioned=True),
     # the record
     "evidence": Entry(read=READ),
     "audit": Entry(read=READ),
@@ -102,6 +107,8 @@ TOPICS: dict[str, tuple[str, str]] = {
     "node-": ("node", "node"),
     "replica-": ("replica", "replica"),
     "launch-": ("launch", "launch"),
+    "gates": ("gate-list", ""),
+    "gate-": ("gate", "gate"),
     "release-": ("release", "release"),
     "pool-": ("fleet-map", "pool"),
 }

@@ -137,7 +137,7 @@ def judge_transport(
             for rank in range(world_size)
         ]
     planned = (
-        f"{plan.between}{'/GDRDMA' if plan.gdr else ''}" if plan.between else "inside the node"
+        f"{plan.between}{'/GDRDMA' if plan.gdr else ''}" if plan.between else say("inside the node")
     )
     return [_rank_row(plan, planned, rank, seen.get(rank)) for rank in range(world_size)]
 

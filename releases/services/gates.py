@@ -114,7 +114,15 @@ def _advance_or_end(pk: int) -> bool:
     except Exception as error:
         # A fault of ours is no verdict on the unit, and must not be tried for ever.
         log.exception("gate run %s could not be advanced", pk)
+        return _end_or_log(pk, error)
+
+
+def _end_or_log(pk: int, error: Exception) -> bool:
+    try:
         return _end_errored(pk, error)
+    except Exception:
+        log.exception("gate run %s could not be ended", pk)  # the others must be looked at
+        return False
 
 
 @transaction.atomic

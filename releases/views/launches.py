@@ -32,6 +32,7 @@ from releases.selectors.releases import releases_to_launch
 from releases.services.launches import LaunchRefused, launch_create, launch_preview, launch_stop
 from releases.views.ends import launch_ends
 from releases.views.eta import eta_drawn
+from releases.views.gates import launch_gates
 from releases.views.grid import done_rows, launch_grid
 from releases.views.plan import plan_drawn
 from releases.views.proofs import launch_proofs, met_count
@@ -124,6 +125,7 @@ def launch(request: HttpRequest, name: str, generation: int) -> HttpResponse:
         "ends": launch_ends(seen),
         "next_generation": generation + 1,
         "may_stop": may(request.user, "launch-stop", found.replica.pool),
+        **launch_gates(request, found),
     }
     return render_page(
         request,

@@ -26,6 +26,7 @@ from releases.selectors.unit_page import (
     unit_seen,
 )
 from releases.services.launches import LAUNCHABLE
+from releases.views.gates import launch_gates
 from releases.views.words import ROW_WORDS
 
 
@@ -54,6 +55,7 @@ def replica(request: HttpRequest, name: str) -> HttpResponse:
         "may_launch": may(request.user, "launch-create", unit.pool),
         "may_stop": may(request.user, "launch-stop", unit.pool),
         "refused_because": _why_not(unit),
+        **launch_gates(request, live),
         "is_ending": live is not None and live.state in {rules.FREEZING, rules.STOPPING},
     }
     return render_page(

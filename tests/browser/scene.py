@@ -43,6 +43,7 @@ from fleet.rules.message import say
 from releases.launchers.docker_mp import Place, plan_render, plan_sha256
 from releases.models import Launch, LaunchPhase, LaunchPosition, Release
 from tests import factories
+from tests.browser import scene_gates, scene_rollouts
 
 PASSWORD = "flotilla"
 SPARES = {7, 8, 23, 24, 39, 40}
@@ -91,6 +92,8 @@ def draw() -> None:
     probe(nodes[27], "fail")
     probe(nodes[0], "pass")
     launches(pools["glm52"])
+    scene_gates.draw()
+    scene_rollouts.draw(CONTENT)
     trail()
     later = timezone.now() + timedelta(hours=1)  # nothing ticks here, and no page should say so
     Tick.objects.create(name="sweep", at=later)

@@ -2,6 +2,7 @@
 
 import json
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.utils import timezone
@@ -31,11 +32,15 @@ RDMA = "NET/IB/{gpu}/GDRDMA"
 
 @pytest.fixture
 def launch() -> Launch:
+    return ready_launch(CONTENT)
+
+
+def ready_launch(content: dict[str, Any]) -> Launch:
     """A ready launch over two nodes with sixteen ranks, whose logs are empty yet."""
     pool = make_pool()
     unit = make_replica("glm52-r1", pool=pool, nodes=make_nodes(2))
     release = Release.objects.create(
-        pool=pool, title="glm-5.2", state="sealed", content=CONTENT, content_sha256="c" * 64
+        pool=pool, title="glm-5.2", state="sealed", content=content, content_sha256="c" * 64
     )
     launch = launch_create(replica=unit, release=release, actor=make_actor())
     for place in launch.positions.select_related("node__host"):
@@ -238,9 +243,8 @@ def test_ranks_that_said_nothing_are_not_proven(launch):
     assert proven == [f"r{rank}" for rank in range(7)]
 
 
-def test_a_release_without_golden_prompts_is_not_passed(launch):
-    Release.objects.update(content={**CONTENT, "golden": []})
-    run = running(launch, checks=("golden",))
+def test_a_release_without_golden_prompts_is_not_passed():
+    run = running(ready_launch({**CONTENT, "golden": []}), checks=("golden",))
     gates_advance()
     assert fresh(run).state == "inconclusive"
 
@@ -335,9 +339,8 @@ def test_a_conductor_that_dies_between_rows_leaves_none_of_them_twice(launch, mo
     assert Command.objects.filter(verb="http").count() == 2
 
 
-def test_a_fault_of_the_console_is_an_error_and_no_verdict_on_the_unit(launch):
-    run = start(launch, checks=("golden",))
-    Release.objects.update(content={"golden": [{}]})
+def test_a_fault_of_the_console_is_an_error_and_no_verdict_on_the_unit():
+    run = start(ready_launch({**CONTENT, "golden": [{}]}), checks=("golden",))
     gates_advance()
     run = fresh(run)
     assert (run.state, said(run.explanation)) == (
