@@ -9,6 +9,7 @@ urlpatterns = [
     path("healthz", health.healthz, name="healthz"),
     path("", include("fleet.urls")),
     path("", include("releases.urls")),
+    path("", include("runbooks.urls")),
 ]
 
 handler404 = "console.error_pages.not_found"

@@ -1,0 +1,1 @@
+"""Pages of incidents and of runs of books: permission, one service, one template."""
