@@ -116,8 +116,10 @@
   // -- the socket
   function connect() {
     const address = `${location.origin.replace(/^http/, "ws")}/ws/page/?topics=${topics.map(encodeURIComponent).join(",")}`;
-    socket = new WebSocket(address);
+    const own = socket = new WebSocket(address);
+    heardAt = Date.now();
     socket.addEventListener("open", () => {
+      if (own !== socket) return;
       isHeard = false;
       downSince = 0;
       wasUp = true;
@@ -126,6 +128,7 @@
       show();
     });
     socket.addEventListener("message", (event) => {
+      if (own !== socket) return;
       let news = {};
       try { news = JSON.parse(event.data); } catch { return; }
       heardAt = Date.now();
@@ -137,17 +140,26 @@
       ring(news.topic);
     });
     socket.addEventListener("close", (event) => {
-      downSince = downSince || Date.now();
-      show();
-      if (event.code === 4403) return;
-      setTimeout(connect, retryMs * (0.75 + Math.random() / 2));
-      retryMs = Math.min(retryMs * 2, 5000);
+      if (own === socket) lost(event.code);
     });
+  }
+  function lost(code) {
+    downSince = downSince || Date.now();
+    heardAt = code === 4403 ? Infinity : Date.now();
+    show();
+    if (code === 4403) return;
+    setTimeout(connect, retryMs * (0.75 + Math.random() / 2));
+    retryMs = Math.min(retryMs * 2, 5000);
+  }
+  function giveUp() { // a half-dead connection says nothing at all: no heartbeat, and for minutes not that it ended
+    const dead = socket;
+    socket = null;
+    dead?.close();
+    lost(0);
   }
   setInterval(() => {
     if (downSince && !isOut && Date.now() - downSince > POLL_AFTER_MS) ringAll();
-    // a half-dead connection says nothing at all, not even the heartbeat
-    if (!downSince && Date.now() - heardAt > DEAF_MS) socket?.close();
+    if (Date.now() - heardAt > DEAF_MS) giveUp();
   }, POLL_EVERY_MS);
 
   // -- the status bar

@@ -2,7 +2,7 @@
 // Whatever breaks, no line is missed and none comes twice: every answer says which lines it covers.
 (() => {
   "use strict";
-  const POLL_AFTER_MS = 10000, POLL_EVERY_MS = 5000, STALE_MS = 10000, UNCAPTURED_MS = 30000, LONGEST_RETRY_MS = 5000;
+  const POLL_AFTER_MS = 10000, POLL_EVERY_MS = 5000, STALE_MS = 10000, UNCAPTURED_MS = 30000, LONGEST_RETRY_MS = 5000, DEAF_MS = 20000;
   const FINAL = new Set([4400, 4403, 4404]);
 
   class Feed {
@@ -34,10 +34,11 @@
     }
 
     connect() {
-      this.socket = new WebSocket(this.url);
-      this.socket.addEventListener("open", () => this.ask());
-      this.socket.addEventListener("message", (event) => this.hear(event.data));
-      this.socket.addEventListener("close", (event) => this.closed(event.code));
+      const socket = this.socket = new WebSocket(this.url), isOurs = () => socket === this.socket;
+      this.spokeAt = Date.now();
+      socket.addEventListener("open", () => isOurs() && this.ask());
+      socket.addEventListener("message", (event) => isOurs() && this.hear(event.data));
+      socket.addEventListener("close", (event) => isOurs() && this.closed(event.code));
     }
     closed(code) {
       this.downSince = this.downSince || Date.now();
@@ -52,7 +53,7 @@
     }
     hear(text) {
       const said = JSON.parse(text);
-      this.heardAt = Date.now();
+      this.heardAt = this.spokeAt = Date.now();
       this.downSince = 0;
       this.retryMs = 500;
       if (said.lines) this.cover(said);
@@ -81,7 +82,15 @@
     tick() {
       const down = this.downSince && Date.now() - this.downSince;
       if (!this.ended && down > POLL_AFTER_MS && !this.polling && Date.now() - (this.polledAt || 0) > POLL_EVERY_MS) this.poll();
+      if (!this.ended && Date.now() - this.spokeAt > DEAF_MS) this.giveUp();
       this.tell(this.state);
+    }
+    giveUp() { // an open connection speaks every 5 s; a dead one takes minutes to say that it ended
+      const dead = this.socket;
+      this.socket = null;
+      this.spokeAt = Date.now();
+      dead?.close();
+      this.closed(0);
     }
     async poll() {
       this.polling = true;

@@ -21,6 +21,23 @@ call_command("migrate", interactive=False, verbosity=0)
 from tests.browser import scene
 scene.draw()
 """
+_MAKE_LOG = """
+import django
+django.setup()
+from tests.live import log_scene
+launch = log_scene.make_launch(2, name="glm52-log")
+log_scene.night(launch, log_scene.hold_lease())
+print(launch.pk)
+"""
+_SAY = """
+import django
+django.setup()
+from releases.models import Launch
+from tests.live import log_scene
+stream = log_scene.stream_of(Launch.objects.get(replica__name="glm52-log"), {position})
+log_scene.say(stream, {said!r}, log_scene.hold_lease())
+"""
+LOG = "/replicas/glm52-log/gen/1/log/"
 PATIENCE_MS = 120_000  # of a machine on which many tests run at once
 LOOKS = {
     "dark": {"viewport": {"width": 1440, "height": 900}, "color_scheme": "dark"},
@@ -75,6 +92,17 @@ def served(console_python: Callable[[str], str], state_dir: Path) -> Iterator[st
     console_python(_DRAW)
     with web_server(state_dir) as base:
         yield base
+
+
+@pytest.fixture(scope="session")
+def say(served: str, console_python: Callable[[str], str]) -> Callable[..., None]:
+    """Append lines (ms, rank, level, part, text) to the log of the test's launch."""
+    console_python(_MAKE_LOG)
+
+    def run(said: list[tuple[Any, ...]], position: int = 0) -> None:
+        console_python(_SAY.format(position=position, said=said))
+
+    return run
 
 
 @pytest.fixture(scope="module")

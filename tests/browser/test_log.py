@@ -8,36 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.browser.conftest import LOG
 from tests.waiting import wait_until
-
-LOG = "/replicas/glm52-log/gen/1/log/"
-_MAKE = """
-import django
-django.setup()
-from tests.live import log_scene
-launch = log_scene.make_launch(2, name="glm52-log")
-log_scene.night(launch, log_scene.hold_lease())
-print(launch.pk)
-"""
-_SAY = """
-import django
-django.setup()
-from releases.models import Launch
-from tests.live import log_scene
-stream = log_scene.stream_of(Launch.objects.get(replica__name="glm52-log"), {position})
-log_scene.say(stream, {said!r}, log_scene.hold_lease())
-"""
-
-
-@pytest.fixture(scope="session")
-def say(served: str, console_python: Callable[[str], str]) -> Callable[..., None]:
-    """Append lines (ms, rank, level, part, text) to the log of the test's launch."""
-    console_python(_MAKE)
-
-    def run(said: list[tuple[Any, ...]], position: int = 0) -> None:
-        console_python(_SAY.format(position=position, said=said))
-
-    return run
 
 
 @pytest.fixture
@@ -46,7 +18,7 @@ def log_page(say: Any, open_page: Callable[..., Any]) -> Callable[..., Any]:
 
     def open_log(query: str = "", **options: Any) -> Any:
         page = open_page(LOG + query, **options)
-        wait_until(lambda: page.inner_text("#log-source") == "Live", what="the log's socket")
+        wait_until(lambda: page.inner_text("#log-source") == "Live", 60, "the log's socket")
         return page
 
     return open_log
