@@ -74,6 +74,8 @@ def name_of(scope: str, pool: str) -> str:
     """The name of the object of a scope that stands in this pool."""
     if scope == "node":
         return f"h100-{pool}"
+    if scope == "release":
+        return Release.objects.get(pool__slug=pool).public_id
     if scope == "gate":
         return GateRun.objects.get(launch__replica__pool__slug=pool).public_id
     return f"{pool}-r1"
@@ -163,7 +165,7 @@ def expected(name: str, method: str, role: str, where: str):
     if wanted & (policy.ANYONE | policy.SIGNED_IN):
         return lambda status: status not in {403, 405}
     needs_fleet = method == "post" and not entry.scope
-    out_of_scope = entry.scope in {"node", "replica", "gate"} and where == "other"
+    out_of_scope = entry.scope in {"node", "replica", "gate", "release"} and where == "other"
     if role not in wanted or out_of_scope or (needs_fleet and where != "fleet"):
         return lambda status: status == 403
     return lambda status: status not in {403, 405}
