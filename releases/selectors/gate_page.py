@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from django.db.models import Count, Q, QuerySet
 from django.urls import reverse
 
+from fleet.models import Evidence
 from fleet.selectors.jump import jump_add
 from fleet.selectors.scope import scope_add
 from releases.models import GateRow, GateRun, Launch
@@ -27,10 +28,11 @@ _ID = re.compile(r"GR-(\d{1,9})")
 
 @dataclass(frozen=True)
 class GateSeen:
-    """One run with its rows by (check, subject)."""
+    """One run with its rows by (check, subject), and the answers that were kept at its end."""
 
     run: GateRun
     rows: dict[tuple[str, str], GateRow]
+    evidence: list[Evidence]
 
 
 def gate_named(public_id: str, lock: bool = False) -> GateRun | None:
@@ -44,11 +46,13 @@ def gate_named(public_id: str, lock: bool = False) -> GateRun | None:
 
 
 def gate_seen(public_id: str) -> GateSeen | None:
-    """Return a run with its rows, or None. Two queries."""
+    """Return a run with its rows and evidence, or None. Three queries."""
     run = gate_named(public_id)
     if run is None:
         return None
-    return GateSeen(run, {(row.check_name, row.subject): row for row in run.rows.all()})
+    kept = Evidence.objects.filter(object_kind="gate", object_id=run.public_id).defer("body")
+    rows = {(row.check_name, row.subject): row for row in run.rows.all()}
+    return GateSeen(run, rows, list(kept.order_by("pk")))
 
 
 def gate_runs(kind: str) -> list[GateRun]:

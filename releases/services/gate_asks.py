@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,7 @@ from fleet.execution.dispatch import Order, command_cancel, commands_dispatch
 from fleet.execution.models import Command
 from fleet.execution.output import command_sections
 from fleet.execution.storable import storable_text
+from fleet.models import Evidence
 from fleet.readings.sse import StreamedAnswer, parse_chat_stream
 from fleet.rules.message import say
 from releases.models import GateRun
@@ -44,6 +46,23 @@ def cancel_asks(run: GateRun) -> None:
     """Take back the questions that were not sent yet; an answer that is on its way is not waited for."""
     for command in _commands(run).filter(state=states.QUEUED):
         command_cancel(command=command)
+
+
+def freeze_answers(run: GateRun) -> None:
+    """Keep every answer of a run as it came, as evidence of its verdict."""
+    for command in _commands(run).filter(state=states.SUCCEEDED):
+        _, kind, prompt = command.purpose.split("/", 2)
+        for section in command_sections(command).values():
+            Evidence.objects.create(
+                object_kind="gate",
+                object_id=run.public_id,
+                title=say("%(check)s, %(prompt)s", check=kind, prompt=prompt),
+                origin=command.purpose,
+                body=section.body,
+                size_bytes=len(section.body),
+                sha256=hashlib.sha256(section.body).hexdigest(),
+                is_rehearsal=run.launch.release.is_rehearsal,
+            )
 
 
 def answer_rows(run: GateRun) -> Iterator[tuple[rules.Row, float | None]]:

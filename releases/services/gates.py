@@ -250,6 +250,7 @@ def _move(run: GateRun, to: str, explanation: str, actor: Actor, reason: str = "
         fault_point("gate-asked")
     elif to in rules.ENDED:
         gate_asks.cancel_asks(run)
+        gate_asks.freeze_answers(run)
     _ring(run)
     return True
 

@@ -87,6 +87,7 @@ def gate(request: HttpRequest, name: str) -> HttpResponse:
         "explanation": said(run.explanation, _),
         "checks": checks,
         "counts": _counts(checks),
+        "evidence": seen.evidence,
         "is_open": run.state not in rules.ENDED,
         "is_passed": run.state == rules.PASSED,
         "history": TrailEntry.objects.filter(object_kind="gate", object_id=run.public_id).order_by(

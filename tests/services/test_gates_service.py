@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from fleet.execution.models import Command, LogStream, Subject
 from fleet.execution.output import Section, sections_pack
-from fleet.models import TrailEntry
+from fleet.models import Evidence, TrailEntry
 from fleet.rules.message import said
 from releases.models import GateRow, GateRun, Launch, LaunchPosition, Release
 from releases.services.gates import (
@@ -147,6 +147,9 @@ def test_rows_come_as_the_answers_do_and_the_run_passes_with_the_last(launch):
     assert (run.state, said(run.explanation)) == ("passed", "20 rows passed")
     assert run.ended_at
     assert verdicts(run, "transport") == {f"r{n}": "passed" for n in range(16)}
+    kept = Evidence.objects.filter(object_kind="gate", object_id=run.public_id)
+    assert kept.count() == 4
+    assert bytes(kept.get(origin__endswith="/golden/en-echo").body) == whole("flotilla")
     assert [entry.verb for entry in TrailEntry.objects.filter(object_id=run.public_id).order_by("pk")] == [
         "gate.start", "gate.running", "gate.passed",
     ]  # fmt: skip
