@@ -16,7 +16,8 @@
       rows.box.addEventListener("click", (event) => {
         const row = event.target.closest(".ln[data-s]");
         if (!row) return;
-        if (event.target.closest("a[href^='#L']")) this.click(event, row);
+        const number = row.firstElementChild; // has no room on a phone: there the line stands for it
+        if (number.contains(event.target) || !number.offsetParent) this.click(event, row);
         else hold(row.id.slice(1));
       });
     }
