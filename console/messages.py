@@ -55,6 +55,16 @@ STATE_WORDS = [
     "in_service",
     "superseded",
     "withdrawn",
+    # a rollout
+    "submitted",
+    "approved",
+    "running",
+    "paused",
+    "rolling_back",
+    "rolled_back",
+    "rollback_failed",
+    "succeeded",
+    "cancelled",
     # the checks of a gate run
     "golden",
     "stream",

@@ -1,7 +1,9 @@
-"""How the states of a launch and of a release look (see fleet/marks.py)."""
+"""How the states of this room's machines look (see fleet/marks.py)."""
 
-from fleet.marks import CRIT, IDLE, OK, RUN, WARN, Mark, machine_add, mark_of
-from releases.models import GateRun, Launch, Release
+from django.utils.translation import gettext_lazy as _
+
+from fleet.marks import CRIT, HOLD, IDLE, OK, RUN, WARN, Mark, machine_add, mark_of
+from releases.models import Approval, GateRun, Launch, Release, Rollout, Wave
 
 machine_add(
     "launch",
@@ -44,6 +46,55 @@ machine_add(
         "cancelled": (IDLE, "skip"),
     },
     dict(GateRun.State.choices),
+)
+machine_add(
+    "rollout",
+    {
+        "draft": (IDLE, "idle"),
+        "submitted": (HOLD, "hold"),
+        "approved": (OK, "ok"),
+        "running": (RUN, "run"),
+        "paused": (WARN, "warn"),
+        "rolling_back": (WARN, "run"),
+        "rolled_back": (IDLE, "skip"),
+        "rollback_failed": (CRIT, "crit"),
+        "succeeded": (OK, "ok"),
+        "cancelled": (IDLE, "skip"),
+    },
+    dict(Rollout.State.choices),
+)
+machine_add(
+    "wave",
+    {
+        "pending": (IDLE, "idle"),
+        "awaiting_approval": (HOLD, "hold"),
+        "draining": (RUN, "run"),
+        "replacing": (RUN, "run"),
+        "warming": (RUN, "run"),
+        "shifting": (RUN, "run"),
+        "observing": (RUN, "run"),
+        "passed": (OK, "ok"),
+        "failed": (CRIT, "crit"),
+        "rolled_back": (IDLE, "skip"),
+        "skipped": (IDLE, "skip"),
+        "retired": (OK, "skip"),
+    },
+    dict(Wave.State.choices),
+)
+machine_add(
+    "approval",
+    {
+        "": (HOLD, "hold"),
+        "approved": (OK, "ok"),
+        "denied": (CRIT, "crit"),
+        "withdrawn": (IDLE, "skip"),
+    },
+    {"": _("Waits for approval")} | dict(Approval.Decision.choices),
+)
+machine_add(
+    "trigger",
+    {"quiet": (OK, "ok"), "fired": (CRIT, "crit"), "no_data": (IDLE, "unk")},
+    {"quiet": _("Quiet"), "fired": _("Fired"), "no_data": _("No data")},
 )
 
 

@@ -2,9 +2,28 @@
 
 from django.urls import path
 
-from releases.views import gates, launches, log_download, logs, release_forms, releases, units
+from releases.views import (
+    gates,
+    inbox,
+    launches,
+    log_download,
+    logs,
+    release_forms,
+    releases,
+    rollout_forms,
+    rollouts,
+    units,
+)
 
 urlpatterns = [
+    path("inbox/", inbox.inbox, name="inbox"),
+    path("rollouts/", rollouts.rollout_list, name="rollout-list"),
+    path("rollouts/new/", rollout_forms.new, name="rollout-new"),
+    path("rollouts/<str:name>/", rollouts.rollout, name="rollout"),
+    path("rollouts/<str:name>/act/", rollout_forms.act, name="rollout-act"),
+    path("rollouts/<str:name>/halt/", rollout_forms.halt, name="rollout-halt"),
+    path("rollouts/<str:name>/ask/", rollout_forms.ask, name="wave-ask"),
+    path("rollouts/<str:name>/sign/<int:pk>/", rollout_forms.sign, name="rollout-sign"),
     path("releases/", releases.release_list, name="release-list"),
     path("releases/new/", release_forms.new, name="release-new"),
     path("releases/<str:name>/", releases.release, name="release"),

@@ -24,3 +24,4 @@ CONDUCTOR_POINTS = [
 ]
 WEB_POINT = "launch-created"
 GATE_POINTS = ["gate-asked", "gate-row"]
+ROLLOUT_POINTS = ["rollout-decided", "rollout-applied"]

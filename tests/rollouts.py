@@ -209,9 +209,9 @@ def reach(world: World, rollout: Rollout, number: int, state: str, ticks: int = 
         wave = rollout.waves.get(number=number)
         if wave.state == state:
             return wave
-        tick(world, rollout)
-        if rollout.state == "running" and wave.state != state:
+        if rollout.state == "running":
             _open_next(rollout)
+        tick(world, rollout)
     raise AssertionError(f"wave {number}: {states(rollout)}, {rollout.explanation}")
 
 

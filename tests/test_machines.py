@@ -11,10 +11,12 @@ from fleet.rules.probe_verdict import state_after
 from fleet.rules.refusals import Conflict
 from fleet.services.node_moves import NodeMove, nodes_move
 from fleet.services.replicas import members_free, members_reserve, replica_move
-from releases.models import GateRun, Launch, Release
+from releases.models import GateRun, Launch, Release, Rollout, Wave
 from releases.rules.gates import GATE_MOVES
 from releases.rules.launch import LAUNCH_MOVES
 from releases.rules.release import RELEASE_MOVES
+from releases.rules.rollout import ROLLOUT_MOVES
+from releases.rules.waves import WAVE_MOVES
 from tests.factories import make_actor, make_node, make_nodes, make_pool, make_replica
 
 TABLES = {
@@ -23,6 +25,8 @@ TABLES = {
     "launch": (LAUNCH_MOVES, Launch.State.values),
     "release": (RELEASE_MOVES, Release.State.values),
     "gate": (GATE_MOVES, GateRun.State.values),
+    "rollout": (ROLLOUT_MOVES, Rollout.State.values),
+    "wave": (WAVE_MOVES, Wave.State.values),
     "command": (states.COMMAND_MOVES, list(states.COMMAND_MOVES)),
 }
 

@@ -13,7 +13,7 @@ from console.urls import websocket_urlpatterns
 from fleet.models import Brake, Evidence, Hold, KeyChange, Node, Pool, TrailEntry
 from fleet.rules import policy
 from fleet.rules.hostkeys import fingerprint
-from releases.models import GateRun, Launch, Release
+from releases.models import GateRun, Launch, Release, Rollout
 from tests.factories import host_key, make_hold, make_node, make_person, make_pool, make_replica
 
 ROLES = ("viewer", "operator", "approver", "admin")
@@ -31,6 +31,11 @@ MAY_WRITE = {
     "launch-stop": {"operator", "approver"},
     "gate-start": {"operator", "approver"},
     "gate-cancel": {"operator", "approver"},
+    "rollout-new": {"operator", "approver"},
+    "rollout-act": {"operator", "approver"},
+    "rollout-halt": {"operator", "approver"},
+    "rollout-sign": {"approver"},
+    "wave-ask": {"operator", "approver"},
     "release-new": {"operator", "approver"},
     "release-draft": {"operator", "approver"},
     "release-edit": {"operator", "approver"},
@@ -78,12 +83,14 @@ def name_of(scope: str, pool: str) -> str:
         return Release.objects.get(pool__slug=pool).public_id
     if scope == "gate":
         return GateRun.objects.get(launch__replica__pool__slug=pool).public_id
+    if scope == "rollout":
+        return Rollout.objects.get(pool__slug=pool).public_id
     return f"{pool}-r1"
 
 
 @pytest.fixture
 def fleet(db) -> None:
-    """A node, a unit, its launch and a gate run in each of two pools."""
+    """A node, a unit, its launch, a gate run and a rollout in each of two pools."""
     for slug in ("own", "other"):
         node = make_node(f"h100-{slug}", host={"address": "127.0.64.9"})
         unit = make_replica(f"{slug}-r1", pool=make_pool(slug), nodes=[node])
@@ -94,6 +101,9 @@ def fleet(db) -> None:
             replica=unit, release=release, generation=2, plan={"positions": []}
         )
         GateRun.objects.create(launch=launch, purpose=slug, checks=["golden"])
+        Rollout.objects.create(
+            pool=unit.pool, new_release=release, strategy={}, author=make_person("cora", role="")
+        )
 
 
 @pytest.fixture
@@ -165,7 +175,9 @@ def expected(name: str, method: str, role: str, where: str):
     if wanted & (policy.ANYONE | policy.SIGNED_IN):
         return lambda status: status not in {403, 405}
     needs_fleet = method == "post" and not entry.scope
-    out_of_scope = entry.scope in {"node", "replica", "gate", "release"} and where == "other"
+    out_of_scope = (
+        entry.scope in {"node", "replica", "gate", "release", "rollout"} and where == "other"
+    )
     if role not in wanted or out_of_scope or (needs_fleet and where != "fleet"):
         return lambda status: status == 403
     return lambda status: status not in {403, 405}

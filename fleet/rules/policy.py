@@ -85,6 +85,15 @@ PERMISSIONS: dict[str, Entry] = {
     "gate": Entry(read=READ, scope="gate"),
     "gate-start": Entry(write=ACT, scope="replica", is_versioned=True, is_start=True),
     "gate-cancel": Entry(write=ACT, scope="gate", is_versioned=True),
+    # rollouts; a halt must not wait for a fresh page, and a signature is bound to the digest of its facts
+    "rollout-list": Entry(read=READ),
+    "rollout-new": Entry(read=READ, write=ACT, scope="body"),
+    "rollout": Entry(read=READ, scope="rollout"),
+    "rollout-act": Entry(write=ACT, scope="rollout", is_versioned=True),
+    "rollout-halt": Entry(write=ACT, scope="rollout"),
+    "rollout-sign": Entry(write=SIGN, scope="rollout"),
+    "wave-ask": Entry(write=ACT, scope="rollout", is_versioned=True),
+    "inbox": Entry(read=READ),
     # the record
     "evidence": Entry(read=READ),
     "audit": Entry(read=READ),
@@ -110,6 +119,8 @@ TOPICS: dict[str, tuple[str, str]] = {
     "gates": ("gate-list", ""),
     "gate-": ("gate", "gate"),
     "release-": ("release", "release"),
+    "rollouts": ("rollout-list", ""),
+    "rollout-": ("rollout", "rollout"),
     "pool-": ("fleet-map", "pool"),
 }
 

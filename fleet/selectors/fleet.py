@@ -14,9 +14,9 @@ from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import F, Func, OuterRef, Subquery, TextField
 from django.db.models.functions import JSONObject
 
-from fleet.models import Gpu, Hold, Member, Node, Pool, Replica
+from fleet.models import Gpu, Hold, Member, Node, Pool
 from fleet.selectors.control import ControlState, control_of, control_parts
-from fleet.selectors.units import shown_state
+from fleet.selectors.units import shown_state, units_present
 
 
 @dataclass(slots=True)
@@ -163,7 +163,7 @@ def _cell(text: str) -> GpuCell:
 def pools_seen() -> tuple[list[PoolSeen], ControlState | None]:
     """Return every pool with its units in order, and the state of the console; None of it without pools. One query."""
     units = (
-        Replica.objects.filter(pool=OuterRef("pk"))
+        units_present().filter(pool=OuterRef("pk"))
         .order_by("name")
         .values(row=JSONObject(n="name", s=shown_state(), e="explanation", g="generation"))
     )

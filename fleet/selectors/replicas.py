@@ -8,8 +8,8 @@ from datetime import datetime
 from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import OuterRef
 
-from fleet.models import Member, Replica
-from fleet.selectors.units import shown_state
+from fleet.models import Member
+from fleet.selectors.units import shown_state, units_present
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ def unit_rows() -> list[UnitRow]:
         .order_by("position")
         .values("node__host__name")
     )
-    rows = Replica.objects.order_by("pool__position", "pool__slug", "name").values_list(
+    rows = units_present().order_by("pool__position", "pool__slug", "name").values_list(
         "name",
         shown_state(),
         "explanation",

@@ -162,7 +162,8 @@ def _pools_seed(units: Mapping[str, tuple[str, list[str]]], nodes: int) -> None:
                 **pool,
                 "unit_gpus": pool["unit_nodes"] * _GPUS,
                 "position": position,
-                "promised_units": count,
+                # one whole unit may be out at a time, for a rollout or a fault
+                "promised_units": max(count - 1, 0),
                 "spare_floor": min(_SPARE_FLOOR, spares // 2) if pool.get("is_spare") else 0,
             },
         )

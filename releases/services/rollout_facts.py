@@ -20,6 +20,15 @@ from releases.services.spares import spare_floor, spares_usable
 COUNTED = frozenset({"ready", "serving"})
 _OUT = frozenset({"failed", "lost", "hung"})
 _UNKNOWN = frozenset({"unseen", "held"})
+_SENTENCES = {
+    "capacity": say("%(found)s units would be left, %(needed)s are promised."),
+    "spares": say("%(found)s spares would be left, the floor is %(needed)s."),
+    "incidents": say("Open in this pool: %(found)s."),
+    "triggers": say("Triggers have fired: %(found)s."),
+    "unknown": say("Not known: %(found)s."),
+    "other_rollout": say("%(found)s runs in this pool."),
+    "brake": say("The mass-change brake is %(found)s."),
+}
 
 
 def strategy_of(rollout: Rollout) -> Strategy:
@@ -110,17 +119,6 @@ def unmet_of(found: list[Guard]) -> tuple[str, ...]:
         for guard in found
         if not guard.is_met
     )
-
-
-_SENTENCES = {
-    "capacity": "%(found)s units would be left, %(needed)s are promised.",
-    "spares": "%(found)s spares would be left, the floor is %(needed)s.",
-    "incidents": "Open in this pool: %(found)s.",
-    "triggers": "Triggers have fired: %(found)s.",
-    "unknown": "Not known: %(found)s.",
-    "other_rollout": "%(found)s runs in this pool.",
-    "brake": "The mass-change brake is %(found)s.",
-}
 
 
 def _shown(facts: GuardFacts) -> dict[str, Any]:

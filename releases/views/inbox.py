@@ -1,0 +1,54 @@
+"""What waits for this person, what they wait for, and what is going on. The oldest that waits is open, in reach."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_safe
+
+from fleet.marks import mark_of
+from fleet.rules.message import said
+from fleet.views.parts import render_page
+from releases.models import Approval
+from releases.selectors.incidents import open_incidents
+from releases.selectors.rollout_page import requests_open, rollouts_live
+from releases.views.rollout_drawn import card_drawn, card_title, sign_refusal
+
+
+@require_safe
+def inbox(request: HttpRequest) -> HttpResponse:
+    """Requests, open incidents and rollouts at work."""
+    waiting = list(requests_open())
+    mine = [one for one in waiting if not sign_refusal(request.user, one)]
+    others = [one for one in waiting if one not in mine]
+    first = next((one for one in mine if one.rollout_id), None)
+    context = {
+        "section": "inbox",
+        "topics": ["inbox"],
+        "count": len(mine),
+        "card": card_drawn(request.user, first) if first else None,
+        "rest": [_row(request, one) for one in mine if one is not first],
+        "others": [_row(request, one) for one in others],
+        "incidents": [(incident, said(incident.title, _)) for incident in open_incidents()],
+        "rollouts": [
+            (row, mark_of("rollout", row.state), said(row.explanation, _))
+            for row in rollouts_live()
+        ],
+    }
+    return render_page(
+        request, "releases/inbox.html", context, parts={"inbox-live": "releases/_inbox_live.html"}
+    )
+
+
+def _row(request: HttpRequest, approval: Approval) -> dict[str, Any]:
+    subject = approval.rollout or approval.release
+    return {
+        "approval": approval,
+        "title": card_title(approval),
+        "subject": subject,
+        "page": "rollout" if approval.rollout_id else "release",
+        "refusal": sign_refusal(request.user, approval),
+        "signed": len(approval.signatures.all()),
+    }

@@ -1,0 +1,237 @@
+"""Words of the rollout pages: guards, steps of a wave, and the card on which people sign."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+
+from fleet.marks import Mark, mark_of
+from fleet.rules import policy
+from fleet.rules.message import said
+from fleet.templatetags.figures import clock_span
+from releases.models import Approval, Rollout, Wave
+from releases.rules import rollout as rules
+from releases.rules.waves import AWAITING, PENDING
+from releases.selectors.rollout_page import RolloutPage, UnitRow
+from releases.services.approvals import parties
+from releases.services.rollout_facts import guards_of, wave_facts
+from releases.services.rollout_seen import at_work
+
+GUARD_WORDS = {
+    "capacity": gettext_lazy("Serving units of the pool during the wave"),
+    "spares": gettext_lazy("Usable spares after it"),
+    "incidents": gettext_lazy("Open incidents of the pool"),
+    "triggers": gettext_lazy("Triggers that have fired"),
+    "unknown": gettext_lazy("Units of which something is unknown"),
+    "other_rollout": gettext_lazy("Other rollout in the pool"),
+    "brake": gettext_lazy("Mass-change brake"),
+}
+NEEDED_WORDS = {
+    "capacity": gettext_lazy("promised %(needed)s"),
+    "spares": gettext_lazy("floor %(needed)s"),
+}
+TRIGGER_WORDS = {
+    "golden": gettext_lazy("Golden answers"),
+    "error_rate": gettext_lazy("Errors of the new release"),
+}
+FACT_WORDS = {
+    "unit": gettext_lazy("the unit"),
+    "nodes": gettext_lazy("its nodes"),
+    "plan_sha256": gettext_lazy("the launch plan"),
+    "capacity_after": gettext_lazy("serving units"),
+    "capacity_promised": gettext_lazy("promised units"),
+    "spares_after": gettext_lazy("spares"),
+    "spare_floor": gettext_lazy("the spare floor"),
+    "open_incidents": gettext_lazy("open incidents"),
+    "fired_triggers": gettext_lazy("fired triggers"),
+    "silent_triggers": gettext_lazy("triggers without data"),
+    "unknown_units": gettext_lazy("unknown units"),
+    "other_rollout": gettext_lazy("another rollout"),
+    "is_braked": gettext_lazy("the brake"),
+}
+
+
+def guards_drawn(facts: dict[str, Any], moved: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+    """Return one line a guard: its word, what was found and needed, and whether it holds."""
+    return [
+        {
+            "word": GUARD_WORDS[guard.name],
+            "found": said(guard.found, _),
+            "needed": str(NEEDED_WORDS[guard.name]) % {"needed": guard.needed}
+            if guard.name in NEEDED_WORDS
+            else "",
+            "mark": mark_of("verdict", "pass" if guard.is_met else "fail"),
+            "is_met": guard.is_met,
+        }
+        for guard in guards_of(facts)
+    ]
+
+
+def steps_drawn(facts: dict[str, Any]) -> list[str]:
+    """Say in order what one click lets happen to the unit of a wave."""
+    first = (
+        _("Drain %(unit)s on %(nodes)s, deadline %(deadline)s")
+        if facts["old_release"]
+        else _("Take spares for %(unit)s")
+        if not facts["nodes"]
+        else _("Take %(unit)s on %(nodes)s")
+    )
+    words = {
+        "unit": facts["unit"],
+        "nodes": ", ".join(facts["nodes"]),
+        "deadline": clock_span(facts["drain_deadline_s"]),
+        "release": facts["new_release"],
+        "gpus": facts["gpus"],
+        "weights": ", ".join(str(weight) for weight in facts["weights"]),
+        "window": clock_span(facts["observe_s"]),
+        "requests": facts["min_requests"],
+    }
+    second = (
+        _("Stop all %(gpus)s ranks, start %(release)s, golden warm-up, then the gate")
+        if facts["old_release"]
+        else _("Start %(release)s on %(gpus)s GPU, golden warm-up, then the gate")
+    )
+    third = _(
+        "Weight %(weights)s %%, each observed for %(window)s and %(requests)s requests at least"
+    )
+    return [text % words for text in (first, second, third)]
+
+
+def units_drawn(page: RolloutPage) -> list[dict[str, Any]]:
+    """Return one line a wave with what its unit runs and gets, for the strip and the table."""
+    return [_unit(row, page.rollout) for row in page.units]
+
+
+def _unit(row: UnitRow, rollout: Rollout) -> dict[str, Any]:
+    wave, launch, endpoint = row.wave, row.launch, row.endpoint
+    label = _("Canary") if wave.is_canary else str(wave.number)
+    name = wave.replica.name if wave.replica else ""
+    return {
+        "wave": wave,
+        "label": label,
+        "unit": name,
+        "short": name.rpartition("-")[2],
+        "mark": mark_of("wave", wave.state),
+        "launch": launch,
+        "gate": row.gate,
+        "gate_mark": mark_of("gate", row.gate.state) if row.gate else None,
+        "weight": endpoint.weight if endpoint and endpoint.mode == "ready" else None,
+        "mode": endpoint.get_mode_display() if endpoint else "",
+        "seen_weight": endpoint.seen_weight if endpoint else None,
+        "requests": endpoint.requests if endpoint else None,
+        "explanation": said(wave.explanation, _),
+        "is_new": bool(launch and launch.release_id == rollout.new_release_id),
+    }
+
+
+def triggers_drawn(rollout: Rollout) -> list[dict[str, Any]]:
+    """Return one line a trigger as the newest tick judged it."""
+    return [
+        {
+            "word": TRIGGER_WORDS.get(row["name"], row["name"]),
+            "mark": mark_of("trigger", row["state"]),
+            "found": said(row["found"], _),
+            "limit": said(row["limit"], _),
+        }
+        for row in rollout.triggers
+    ]
+
+
+def head_mark(page: RolloutPage) -> Mark:
+    """Return the mark of the page's head: a running rollout shows the wave that waits for a person."""
+    rollout, waiting = page.rollout, next_wave(page)
+    if rollout.state == rules.RUNNING and waiting and waiting.state == AWAITING:
+        word = _("Wave %(n)s waits for approval") % {"n": waiting.number}
+        return Mark("hold", "hold", word, rollout.state)
+    return mark_of("rollout", rollout.state)
+
+
+def next_wave(page: RolloutPage) -> Wave | None:
+    """Return the wave that would begin next, when a person has to ask for it."""
+    wave = at_work([row.wave for row in page.units])
+    is_going = page.rollout.state in (rules.RUNNING, rules.PAUSED)
+    return wave if wave and is_going and wave.state in (PENDING, AWAITING) else None
+
+
+# -- the card
+
+
+def card_drawn(
+    user: Any, approval: Approval, *, moved: tuple[str, ...] = (), typed: str = ""
+) -> dict[str, Any]:
+    """Return the card of an open request: what it touches, what proves it, and whether this person may sign."""
+    facts, pool = approval.facts, approval.rollout.pool
+    return {
+        "approval": approval,
+        "rollout": approval.rollout,
+        "pool": pool,
+        "title": card_title(approval),
+        "button": _BUTTONS[approval.kind] % {"n": facts.get("number", 0)},
+        "steps": steps_drawn(facts),
+        "guards": guards_drawn(facts),
+        "facts": facts,
+        "units": facts.get("units", []),
+        "fired": said(facts.get("fired", ""), _),
+        "silent": [str(TRIGGER_WORDS.get(name, name)) for name in facts["silent_triggers"]],
+        "signatures": list(approval.signatures.all()),
+        "left": approval.needed - len(approval.signatures.all()),
+        "refusal": sign_refusal(user, approval),
+        "moved": [str(FACT_WORDS.get(name, name)) for name in moved],
+        "typed": typed,
+    }
+
+
+_BUTTONS = {
+    Approval.Kind.ROLLOUT: gettext_lazy("Approve the rollout"),
+    Approval.Kind.WAVE: gettext_lazy("Approve wave %(n)s"),
+    Approval.Kind.RESUME: gettext_lazy("Sign to go on with wave %(n)s"),
+}
+
+
+def card_title(approval: Approval) -> str:
+    """Name what is asked for."""
+    if approval.kind == Approval.Kind.RELEASE:
+        return _("Sign %(name)s") % {"name": approval.release.public_id}
+    name = approval.rollout.public_id
+    if approval.kind == Approval.Kind.ROLLOUT:
+        count = len(approval.facts.get("units", []))
+        text = ngettext("Start %(name)s: %(n)s unit", "Start %(name)s: %(n)s units", count)
+        return text % {"name": name, "n": count}
+    if approval.kind == Approval.Kind.RESUME:
+        return _("Go on with %(name)s after a trigger") % {"name": name}
+    return _("Wave %(n)s of %(name)s") % {"n": approval.facts["number"], "name": name}
+
+
+def sign_refusal(user: Any, approval: Approval) -> str:
+    """Say why this person cannot sign, or nothing."""
+    pool = (approval.rollout or approval.release).pool
+    if not policy.may(user, "approval.sign", pool, is_write=True):
+        return _("Needs role approver")
+    if user.pk in parties(approval):
+        return _("You wrote it or asked for it: another approver signs")
+    if user.pk in {signature.user_id for signature in approval.signatures.all()}:
+        return _("You signed already")
+    return ""
+
+
+def ask_drawn(page: RolloutPage) -> dict[str, Any] | None:
+    """Return the card on which a wave is asked for, with its guards as they are now; None when none is due."""
+    wave = next_wave(page)
+    open_request = page.open_request
+    if wave is None or wave.is_canary or (open_request and open_request.wave_id == wave.pk):
+        return None
+    if page.rollout.strategy.get("approve") == "canary":
+        return None
+    signed = next((one for one in page.approvals if one.wave_id == wave.pk), None)
+    facts = wave_facts(page.rollout, wave)
+    guards = guards_drawn(facts)
+    return {
+        "wave": wave,
+        "last": signed if signed and signed.kind == Approval.Kind.WAVE else None,
+        "guards": guards,
+        "steps": steps_drawn(facts),
+        "is_met": all(guard["is_met"] for guard in guards),
+        "is_alone": page.rollout.pool.approvals_needed == 0,
+    }

@@ -1,0 +1,202 @@
+"""What people post about rollouts. Each form is one service call; what a service refuses comes back as a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_http_methods, require_POST
+
+from fleet.models import Pool
+from fleet.rules.message import said
+from fleet.rules.policy import may
+from fleet.rules.refusals import Conflict, NeedsReason, Refused
+from fleet.services.permits import permit_demand
+from fleet.services.trail import actor_of
+from fleet.views.parts import render_page
+from releases.models import Approval, Release, Rollout
+from releases.rules.waves import Strategy
+from releases.selectors.rollout_page import pools_to_roll, releases_to_roll
+from releases.services import rollouts as services
+from releases.services.approvals import REASON_MIN, FactsMoved, approval_decide
+from releases.services.rollouts import RolloutRefused
+from releases.views.rollouts import rollout_answer, rollout_or_404
+
+_DEFAULTS = Strategy()
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def new(request: HttpRequest) -> HttpResponse:
+    """The form of a new rollout with the usual strategy; posting it drafts one, and nothing runs."""
+    pools = pools_to_roll()
+    wanted = request.POST.get("pool") or request.GET.get("pool", "")
+    pool = next((row for row in pools if row.slug == wanted), next(iter(pools), None))
+    if request.method == "POST":
+        return _create(request, pool)
+    context = {
+        "section": "rollouts",
+        "pools": pools,
+        "pool": pool,
+        "releases": releases_to_roll(pool) if pool else [],
+        "chosen": request.GET.get("release", ""),
+        "defaults": _DEFAULTS,
+        "observe_min": round(_DEFAULTS.observe_s / 60),
+        "drain_min": round(_DEFAULTS.drain_deadline_s / 60),
+        "may_make": pool is not None and may(request.user, "rollout-new", pool, is_write=True),
+    }
+    return render_page(request, "releases/rollout_new.html", context)
+
+
+def _create(request: HttpRequest, pool: Pool | None) -> HttpResponse:
+    if pool is None:
+        raise Refused(_("No pool has a reviewed release. Let one be signed first."))
+    permit_demand(request.user, "rollout-new", pool.slug)
+    release = Release.objects.filter(pool=pool, pk=_number(request, "release", 0)).first()
+    if release is None:
+        raise Refused(_("Choose a reviewed release of this pool."))
+    with refusals_said():
+        made = services.rollout_create(
+            pool=pool,
+            release=release,
+            strategy=_strategy(request),
+            reason=_reason(request),
+            actor=actor_of(request),
+            user=request.user,
+            has_canary=request.POST.get("canary", "yes") == "yes",
+        )
+    return redirect("rollout", made.public_id)
+
+
+def _strategy(request: HttpRequest) -> dict[str, Any]:
+    return {
+        "canary_weights": _weights(request, "canary_weights", _DEFAULTS.canary_weights),
+        "wave_weights": _weights(request, "wave_weights", _DEFAULTS.wave_weights),
+        "observe_s": 60 * _number(request, "observe_min", round(_DEFAULTS.observe_s / 60)),
+        "min_requests": _number(request, "min_requests", _DEFAULTS.min_requests),
+        "drain_deadline_s": 60 * _number(request, "drain_min", round(_DEFAULTS.drain_deadline_s / 60)),
+        "on_trigger": request.POST.get("on_trigger", _DEFAULTS.on_trigger),
+        "approve": request.POST.get("approve", _DEFAULTS.approve),
+    }  # fmt: skip
+
+
+def _weights(request: HttpRequest, name: str, usual: tuple[int, ...]) -> list[int]:
+    words = request.POST.get(name, "").replace(",", " ").split()
+    if not words:
+        return list(usual)
+    if not all(word.isascii() and word.isdigit() and len(word) <= 3 for word in words):
+        raise Refused(
+            _("%(field)s: expected rising percents like 1, 5, 25, found %(found)s.")
+            % {"field": name, "found": " ".join(words)[:60]}
+        )
+    return [int(word) for word in words]
+
+
+def _number(request: HttpRequest, name: str, usual: int) -> int:
+    word = request.POST.get(name, "").strip()
+    if not word:
+        return usual
+    if not (word.isascii() and word.isdigit() and len(word) <= 9):
+        raise Refused(
+            _("%(field)s: expected a whole number, found %(found)s.")
+            % {"field": name, "found": word[:20]}
+        )
+    return int(word)
+
+
+@require_POST
+def act(request: HttpRequest, name: str) -> HttpResponse:
+    """Submit a draft, start what is approved, or go on after a pause."""
+    row, what = rollout_or_404(name), request.POST.get("act", "")
+    who: dict[str, Any] = {"actor": actor_of(request)}
+    with refusals_said():
+        if what == "submit":
+            services.rollout_submit(rollout=row, user=request.user, **who)
+        elif what == "start":
+            services.rollout_start(rollout=row, **who)
+        elif what == "resume":
+            reason = _reason(request)
+            services.rollout_resume(rollout=row, reason=reason, user=request.user, **who)
+        else:
+            raise Refused(_("Nothing is called %(act)s here.") % {"act": what[:20]})
+    return redirect("rollout", name)
+
+
+@require_POST
+def halt(request: HttpRequest, name: str) -> HttpResponse:
+    """Pause, cancel what has not begun, or stop and roll back, for which the rollout's id must be typed."""
+    row, what, reason = rollout_or_404(name), request.POST.get("act", ""), _reason(request)
+    who: dict[str, Any] = {"actor": actor_of(request), "reason": reason}
+    with refusals_said():
+        if what == "pause":
+            services.rollout_pause(rollout=row, **who)
+        elif what == "cancel":
+            services.rollout_cancel(rollout=row, user=request.user, **who)
+        elif what == "rollback":
+            if request.POST.get("confirm", "").strip() != name:
+                raise Refused(_("Type %(name)s exactly to stop and roll back.") % {"name": name})
+            services.rollout_rollback(rollout=row, user=request.user, **who)
+        else:
+            raise Refused(_("Nothing is called %(act)s here.") % {"act": what[:20]})
+    return redirect("rollout", name)
+
+
+@require_POST
+def ask(request: HttpRequest, name: str) -> HttpResponse:
+    """Ask others to sign the next wave."""
+    with refusals_said():
+        services.wave_ask(
+            rollout=rollout_or_404(name),
+            number=_number(request, "number", -1),
+            reason=_reason(request),
+            actor=actor_of(request),
+            user=request.user,
+        )
+    return redirect("rollout", name)
+
+
+@require_POST
+def sign(request: HttpRequest, name: str, pk: int) -> HttpResponse:
+    """Take one person's answer to a request. Moved facts come back on the card, marked, with what was typed."""
+    row: Rollout = rollout_or_404(name)
+    approval = Approval.objects.filter(pk=pk, rollout=row).first()
+    if approval is None:
+        raise Conflict(_("This request does not belong to %(name)s.") % {"name": name})
+    reason = request.POST.get("reason", "")
+    try:
+        done = approval_decide(
+            approval=approval,
+            decision=request.POST.get("decision", ""),
+            facts_digest=request.POST.get("facts_digest", ""),
+            reason=reason,
+            actor=actor_of(request),
+            user=request.user,
+        )
+    except FactsMoved as refusal:
+        messages.error(request, str(refusal))
+        return rollout_answer(
+            request, row, status=refusal.status, moved=refusal.moved, typed=reason
+        )
+    if not done.decision:
+        messages.info(request, _("Signed. Another person's signature is still needed."))
+    return redirect("rollout", name)
+
+
+def _reason(request: HttpRequest) -> str:
+    reason = request.POST.get("reason", "").strip()
+    if len(reason) < REASON_MIN:
+        raise NeedsReason(_("A reason is needed. Write why, then send again."))
+    return reason
+
+
+@contextmanager
+def refusals_said() -> Iterator[None]:
+    """Turn what a service refused into the sentence of a refusal page."""
+    try:
+        yield
+    except RolloutRefused as refusal:
+        raise Conflict(" ".join(said(reason, _) for reason in refusal.reasons)) from refusal

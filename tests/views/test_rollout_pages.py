@@ -1,0 +1,198 @@
+"""The pages of rollouts and the inbox: what they show, who may act, and what comes back when an answer is refused."""
+
+import uuid
+
+import pytest
+from django.test import Client
+
+from fleet.models import TrailEntry
+from releases.models import Approval, Launch, Rollout
+from releases.selectors import incidents
+from tests.factories import make_person
+from tests.rollouts import ask_wave, make_rollout, make_world, reach, running, sign, submitted
+
+pytestmark = pytest.mark.django_db
+
+
+def post(client: Client, address: str, **fields: str):
+    return client.post(address, {"idempotency_key": str(uuid.uuid4()), **fields})
+
+
+def page(rollout: Rollout) -> str:
+    return f"/rollouts/{rollout.public_id}/"
+
+
+def html(answer) -> str:
+    return answer.content.decode()
+
+
+def answer_of(client, rollout, decision="approved", **fields):
+    approval = rollout.approvals.get(decision="")
+    fields = {"facts_digest": approval.facts_digest, "decision": decision} | fields
+    return post(client, f"{page(rollout)}sign/{approval.pk}/", **fields)
+
+
+@pytest.fixture
+def bo(signed_in) -> Client:
+    return signed_in("bo")
+
+
+@pytest.fixture
+def asked():
+    """A rollout whose first wave behind the canary waits for a signature, asked for by Ana."""
+    world = make_world(units=2)
+    rollout = running(world)
+    reach(world, rollout, 1, "awaiting_approval")
+    ask_wave(rollout, 1)
+    return rollout
+
+
+class TestNew:
+    def test_a_draft_is_made_with_the_usual_strategy(self, ana):
+        world = make_world(units=2)
+        shown = html(ana.get("/rollouts/new/"))
+        assert world.new.public_id in shown
+        made = post(ana, "/rollouts/new/", pool="glm52", release=str(world.new.pk), reason="faster")
+        rollout = Rollout.objects.get()
+        assert made.url == page(rollout)
+        assert (rollout.state, rollout.strategy["canary_weights"]) == ("draft", [1, 5, 25])
+        assert not Launch.objects.filter(release=world.new).exists()
+
+    def test_a_bad_strategy_comes_back_as_a_sentence(self, ana):
+        world = make_world(units=2)
+        refused = post(
+            ana, "/rollouts/new/", pool="glm52", release=str(world.new.pk), reason="faster",
+            wave_weights="10, 50",
+        )  # fmt: skip
+        assert refused.status_code == 409
+        assert "wave_weights: expected 100 at the end" in html(refused)
+
+    def test_an_operator_of_another_pool_may_not(self, signed_in, client):
+        from tests.factories import make_pool
+
+        world = make_world(units=2)
+        eve = make_person("eve", role="operator", pool=make_pool("dsv4"))
+        client.force_login(eve)
+        refused = post(
+            client, "/rollouts/new/", pool="glm52", release=str(world.new.pk), reason="mine"
+        )
+        assert refused.status_code == 403
+        assert not Rollout.objects.exists()
+
+
+class TestFromDraftToStart:
+    def test_it_is_asked_signed_by_another_and_started(self, ana, bo):
+        rollout = make_rollout(make_world(units=2))
+        act = f"{page(rollout)}act/"
+        version = lambda: str(Rollout.objects.get().version)  # noqa: E731
+        assert post(ana, act, act="submit", base_version=version()).status_code == 302
+        assert "Needs role approver" in html(ana.get(page(rollout)))
+        assert answer_of(bo, rollout, reason="low traffic").status_code == 302
+        assert post(ana, act, act="start", base_version=version()).status_code == 302
+        rollout.refresh_from_db()
+        assert rollout.state == "running"
+
+    def test_an_older_page_changes_nothing(self, ana):
+        rollout = submitted(make_world(units=2))
+        sign(rollout)
+        stale = post(ana, f"{page(rollout)}act/", act="start", base_version="1")
+        assert stale.status_code == 409
+        rollout.refresh_from_db()
+        assert rollout.state == "approved"
+
+    def test_without_a_signature_a_direct_post_does_not_start_it(self, ana):
+        rollout = make_rollout(make_world(units=2))
+        refused = post(ana, f"{page(rollout)}act/", act="start", base_version=str(rollout.version))
+        assert refused.status_code == 409
+        rollout.refresh_from_db()
+        assert rollout.state == "draft"
+
+
+class TestCard:
+    def test_it_shows_what_a_click_touches_and_what_proves_it(self, bo, asked):
+        shown = html(bo.get(page(asked)))
+        assert "Wave 1 of" in shown
+        assert "Drain glm52-r1 on h100-001" in shown
+        assert "the last one is quiet" in shown
+        assert "promised 1" in shown
+
+    def test_the_asker_is_refused_also_by_a_direct_post(self, signed_in, asked):
+        make_person("ana", role="approver")
+        refused = answer_of(signed_in("ana"), asked)
+        assert refused.status_code == 403
+        assert Approval.objects.get(kind="wave").decision == ""
+
+    def test_an_operator_may_not_sign(self, client, asked):
+        client.force_login(make_person("eve", role="operator"))
+        assert answer_of(client, asked).status_code == 403
+
+    def test_moved_facts_come_back_marked_with_what_was_typed(self, bo, asked):
+        asked.pool.promised_units = 2
+        asked.pool.save()
+        moved = answer_of(bo, asked, reason="looks fine to me")
+        assert moved.status_code == 409
+        assert "promised units" in html(moved)
+        assert "looks fine to me" in html(moved)
+        assert Approval.objects.get(kind="wave").decision == ""
+
+    def test_a_double_click_is_one_signature(self, bo, asked):
+        approval = asked.approvals.get(decision="")
+        fields = {
+            "idempotency_key": str(uuid.uuid4()), "decision": "approved",
+            "facts_digest": approval.facts_digest,
+        }  # fmt: skip
+        answers = [bo.post(f"{page(asked)}sign/{approval.pk}/", fields) for _ in range(2)]
+        assert [answer.status_code for answer in answers] == [302, 302]
+        assert TrailEntry.objects.filter(verb="approval.sign", after__kind="wave").count() == 1
+
+    def test_a_rejection_needs_words(self, bo, asked):
+        assert answer_of(bo, asked, "denied").status_code == 422
+        assert answer_of(bo, asked, "denied", reason="not tonight").status_code == 302
+        assert "not tonight" in html(bo.get(page(asked)))
+
+    def test_a_pool_that_asks_nobody_says_so_loudly(self, ana):
+        world = make_world(units=2, needed=0)
+        rollout = submitted(world)
+        assert rollout.state == "approved"
+        assert "alone" in html(ana.get(page(rollout)))
+
+
+class TestHalt:
+    def test_rolling_back_needs_the_id_typed_and_no_fresh_page(self, ana, asked):
+        halt = f"{page(asked)}halt/"
+        assert post(ana, halt, act="rollback", reason="worse", confirm="RO-1").status_code == 422
+        done = post(ana, halt, act="rollback", reason="worse", confirm=asked.public_id)
+        assert done.status_code == 302
+        asked.refresh_from_db()
+        assert asked.state == "rolling_back"
+        assert Approval.objects.get(kind="wave").decision == "withdrawn"
+
+    def test_a_viewer_sees_why_not(self, signed_in, asked):
+        shown = html(signed_in("chen").get(page(asked)))
+        assert "Needs role operator" in shown
+
+
+class TestInbox:
+    def test_it_shows_what_waits_for_me_first(self, bo, ana, asked):
+        assert "1 waits for you" in html(bo.get("/inbox/"))
+        assert "Nothing waits for you." in html(ana.get("/inbox/"))
+        assert "Waits for others" in html(ana.get("/inbox/"))
+
+    def test_it_shows_incidents_that_another_app_tells_of(self, bo, asked, monkeypatch):
+        found = incidents.OpenIncident(
+            "INC-0147", "A unit hangs", "open", asked.pool, asked.created_at, "/incidents/INC-0147/"
+        )
+        monkeypatch.setattr(incidents, "_FINDERS", [lambda pool: [found]])
+        shown = html(bo.get("/inbox/"))
+        assert "INC-0147" in shown
+        assert "/incidents/INC-0147/" in shown
+
+
+def test_the_list_and_the_jump_field_lead_to_it(ana, asked):
+    assert asked.public_id in html(ana.get("/rollouts/"))
+    assert ana.get("/jump/", {"q": asked.public_id.lower()}).url == page(asked)
+
+
+def test_it_speaks_chinese(signed_in, asked):
+    shown = html(signed_in("bo", language="zh-hans").get(page(asked)))
+    assert "批准第 1 批" in shown
