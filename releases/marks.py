@@ -3,7 +3,16 @@
 from django.utils.translation import gettext_lazy as _
 
 from fleet.marks import CRIT, HOLD, IDLE, OK, RUN, WARN, Mark, machine_add, mark_of
-from releases.models import Approval, GateRun, Launch, Release, Rollout, Wave
+from releases.models import (
+    Approval,
+    Drain,
+    Endpoint,
+    GateRun,
+    Launch,
+    Release,
+    Rollout,
+    Wave,
+)
 
 machine_add(
     "launch",
@@ -95,6 +104,22 @@ machine_add(
     "trigger",
     {"quiet": (OK, "ok"), "fired": (CRIT, "crit"), "no_data": (IDLE, "unk")},
     {"quiet": _("Quiet"), "fired": _("Fired"), "no_data": _("No data")},
+)
+machine_add(
+    "endpoint",
+    {"ready": (OK, "ok"), "drain": (RUN, "run"), "maint": (IDLE, "skip")},
+    dict(Endpoint.Mode.choices),
+)
+machine_add(
+    "drain",
+    {
+        "draining": (RUN, "run"),
+        "closing": (RUN, "run"),
+        "drained": (OK, "ok"),
+        "cut": (WARN, "warn"),
+        "cancelled": (IDLE, "skip"),
+    },
+    dict(Drain.State.choices),
 )
 
 

@@ -4,6 +4,7 @@ from django.urls import path
 
 from releases.views import (
     gates,
+    gateway,
     inbox,
     launches,
     log_download,
@@ -40,6 +41,18 @@ urlpatterns = [
     path("replicas/<str:name>/gen/<int:generation>/log/", logs.log, name="log"),
     path("replicas/<str:name>/gen/<int:generation>/log/lines", logs.log_lines, name="log-lines"),
     path("replicas/<str:name>/gen/<int:generation>/gates/", gates.gate_start, name="gate-start"),
+    path(
+        "replicas/<str:name>/gen/<int:generation>/weight/",
+        gateway.endpoint_weight,
+        name="endpoint-set",
+    ),
+    path(
+        "replicas/<str:name>/gen/<int:generation>/drain/",
+        gateway.endpoint_drain,
+        name="endpoint-drain",
+    ),
+    path("gateway/", gateway.gateway, name="gateway"),
+    path("gateway/<str:name>/restart/", gateway.restart, name="gateway-restart"),
     path("gates/", gates.gate_list, name="gate-list"),
     path("gates/<str:name>/", gates.gate, name="gate"),
     path("gates/<str:name>/cancel/", gates.gate_cancel, name="gate-cancel"),

@@ -10,8 +10,9 @@ from fleet.execution.models import Scrape, Subject
 from fleet.models import Pool
 from releases.models import Endpoint, Gateway, Launch, LaunchPosition, Release
 from releases.rules.gateway import MAINT, map_values
+from releases.selectors.gateways import gateway_routes
 from releases.services.gateway_effects import files_of, scrape_key, watch_gateway
-from releases.services.gateways import gateway_advance, gateway_routes
+from releases.services.gateways import gateway_advance
 from releases.services.launch_effects import purpose_of
 from releases.services.launches import launch_create
 from tests.browser.scene import CONTENT

@@ -67,6 +67,11 @@ PERMISSIONS: dict[str, Entry] = {
     "launch": Entry(read=READ, scope="replica"),
     # the generation in its address is what it was based on; a stop must not wait for a fresh page
     "launch-stop": Entry(write=ACT, scope="replica"),
+    "endpoint-set": Entry(write=ACT, scope="replica", is_versioned=True),
+    "endpoint-drain": Entry(write=ACT, scope="replica", is_versioned=True),
+    "gateway": Entry(read=READ),
+    # its name is typed, and what it does is the same whatever was changed meanwhile
+    "gateway-restart": Entry(write=ACT),
     "log": Entry(read=READ, scope="replica"),
     "log-lines": Entry(read=READ, scope="replica"),
     "log-download": Entry(read=READ, scope="replica"),
@@ -122,6 +127,7 @@ TOPICS: dict[str, tuple[str, str]] = {
     "rollouts": ("rollout-list", ""),
     "rollout-": ("rollout", "rollout"),
     "pool-": ("fleet-map", "pool"),
+    "gateway-": ("gateway", ""),
 }
 
 

@@ -9,6 +9,7 @@ import logging
 from datetime import timedelta
 from typing import Any
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -20,13 +21,19 @@ from fleet.services.trail import Actor, rule_actor, trail_add
 from releases.models import Drain, Endpoint, Launch
 from releases.rules import gateway as rules
 from releases.rules import launch as launch_rules
-from releases.services.endpoints import endpoint_close, endpoint_of, endpoint_set
-from releases.services.gateway_seen import is_fresh
+from releases.selectors.gateways import is_fresh
+from releases.services.endpoints import (
+    EndpointMissing,
+    endpoint_close,
+    endpoint_of,
+    endpoint_set,
+)
 from releases.services.launch_effects import purpose_of
 
 log = logging.getLogger(__name__)
 
 ACTOR = "drain"
+DEADLINE_S = 600.0  # how long a unit may finish what it runs; source: NUMBERS.md
 _AT_WORK = ("vllm:num_requests_running", "vllm:num_requests_waiting")
 
 
@@ -79,6 +86,24 @@ def _drained_at_once() -> dict[str, Any]:
         "ended_at": now,
         "proof": {"proxy": 0, "engine": None, "at": now.isoformat()},
     }
+
+
+@transaction.atomic
+def drain_ask(*, launch: Launch, actor: Actor, reason: str) -> Drain:
+    """Take a launch out of traffic because a person wants it, with the usual deadline. Raises EndpointMissing.
+
+    Asking again while it drains changes nothing.
+    """
+    launch = Launch.objects.select_for_update(of=("self",)).get(pk=launch.pk)
+    if endpoint_of(launch) is None:
+        raise EndpointMissing(f"{launch} is behind no gateway")
+    return drain_start(
+        launch=launch,
+        purpose=f"person:{launch.public_id}#{launch.drains.count() + 1}",
+        deadline_s=DEADLINE_S / settings.TIME_SCALE,
+        actor=actor,
+        reason=reason,
+    )
 
 
 def is_out_of_traffic(launch: Launch) -> bool:

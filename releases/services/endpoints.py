@@ -86,11 +86,14 @@ def endpoint_set(
 ) -> Endpoint:
     """Want another weight (percent of a full unit) or mode for a launch; wanting what is wanted changes nothing.
 
+    A weight above 0 without a mode puts a drained or closed unit back into traffic: it would be none there.
     Raises EndpointMissing, ValueError.
     """
     endpoint = _locked(launch)
     if endpoint is None:
         raise EndpointMissing(f"{launch} is behind no gateway")
+    if weight and mode is None:
+        mode = rules.READY
     wanted = {
         "weight": endpoint.weight if weight is None else _checked(weight),
         "mode": endpoint.mode if mode is None else Endpoint.Mode(mode).value,

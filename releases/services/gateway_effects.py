@@ -14,9 +14,10 @@ from fleet.execution.models import Command, Scrape
 from releases.gateways.haproxy import CONFIG, SHARE_MAP, Place, render_config, render_shares
 from releases.models import Gateway
 from releases.rules.gateway import Route, without_servers
+from releases.selectors.gateways import READ_EVERY_S
 
 SHOW = f"show servers state; show stat; show map {SHARE_MAP}"
-READ_EVERY_S, READ_TIMEOUT_S = 2.0, 5.0
+READ_TIMEOUT_S = 5.0
 ANSWER_CAP_BYTES = 1024 * 1024
 ORDER_TIMEOUT_S = 10.0
 # Beside the file and moved over it: a proxy that starts now reads the old one or the new one, never a half.

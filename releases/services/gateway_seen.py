@@ -9,19 +9,13 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.conf import settings
-from django.utils import timezone
-
 from fleet.execution import states
 from fleet.execution.models import Scrape
 from fleet.execution.output import command_sections
 from fleet.readings.haproxy import ProxyReading, ServerCounts, ServerRow, parse_exchange
 from releases.models import Endpoint, Gateway
 from releases.rules.gateway import backend_name
-from releases.services.gateway_effects import READ_EVERY_S, scrape_key
-
-# A machine under load needs a moment for an answer, however fast a test's clock.
-FRESH_PERIODS, FRESH_AT_LEAST_S = 5, 4.0
+from releases.services.gateway_effects import scrape_key
 
 
 @dataclass(frozen=True)
@@ -30,16 +24,6 @@ class ReadBack:
 
     reading: ProxyReading
     asked_at: datetime
-
-
-def fresh_s() -> float:
-    """Return how old a read-back may be and still say what the proxy does now."""
-    return max(FRESH_AT_LEAST_S, FRESH_PERIODS * READ_EVERY_S / settings.TIME_SCALE)
-
-
-def is_fresh(at: datetime | None) -> bool:
-    """Tell whether what was read then says something about now."""
-    return at is not None and timezone.now() - at <= timedelta(seconds=fresh_s())
 
 
 def read_back_newer(gateway: Gateway) -> ReadBack | None:
@@ -120,18 +104,3 @@ def _counted(endpoint: Endpoint, count: ServerCounts | None, epoch: int) -> dict
         "requests": endpoint.requests + now["sessions"] - before["sessions"],
         "errors": endpoint.errors + now["errors"] - before["errors"],
     }
-
-
-def reading_of(gateway: Gateway) -> ProxyReading | None:
-    """Return the read-back that the gateway shows, None before the first."""
-    seen = gateway.seen
-    if not seen:
-        return None
-    return ProxyReading(
-        servers=tuple(ServerRow(**row) for row in seen["servers"]),
-        counts=tuple(ServerCounts(**row) for row in seen["counts"]),
-        shares=seen["shares"],
-        has_state=True,
-        has_stat=True,
-        unread=tuple(seen["unread"]),
-    )

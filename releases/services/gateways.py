@@ -18,22 +18,18 @@ from fleet.doorbell import ring
 from fleet.execution import states
 from fleet.execution.models import Command
 from fleet.execution.output import command_sections
-from fleet.models import Pool, Replica
+from fleet.models import Replica
 from fleet.rules.message import said, say
 from fleet.services.replicas import replica_move
 from fleet.services.trail import Actor, rule_actor, trail_add
 from releases.gateways.haproxy import SHARE_MAP
-from releases.models import Endpoint, Gateway, Launch, Release
+from releases.models import Endpoint, Gateway, Launch
 from releases.rules import gateway as rules
 from releases.rules import launch as launch_rules
+from releases.selectors.gateways import gateway_routes, is_fresh, reading_of
 from releases.services import gateway_effects as effects
 from releases.services.endpoints import SlotsTaken, endpoint_open, first_weight
-from releases.services.gateway_seen import (
-    is_fresh,
-    read_back_newer,
-    reading_of,
-    reading_store,
-)
+from releases.services.gateway_seen import read_back_newer, reading_store
 
 log = logging.getLogger(__name__)
 
@@ -113,40 +109,6 @@ def gateway_advance(pk: int) -> bool:
     if after != before:
         ring(gateway.topic)
     return after[1:] != before[1:]
-
-
-def gateway_routes(gateway: Gateway) -> tuple[rules.Route, ...]:
-    """Return what the proxy shall do: every pool with a sealed release, its names and its units by revision."""
-    endpoints = list(gateway.endpoints.select_related("launch__replica", "launch__release"))
-    sealed = Release.objects.exclude(state__in=[Release.State.DRAFT, Release.State.WITHDRAWN])
-    names: dict[int, set[str]] = {}
-    for pool_id, content in sealed.values_list("pool_id", "content"):
-        names.setdefault(pool_id, set()).add(content["model"]["served_name"])
-    pools = Pool.objects.filter(pk__in=names, is_spare=False).order_by("slug")
-    return tuple(
-        rules.Route(
-            pool.slug,
-            tuple(sorted(names[pool.pk])),
-            _sets([row for row in endpoints if row.launch.replica.pool_id == pool.pk]),
-        )
-        for pool in pools
-    )
-
-
-def _sets(endpoints: list[Endpoint]) -> tuple[rules.BackendSet, ...]:
-    found = []
-    for slot in rules.SLOTS:
-        rows = [row for row in endpoints if row.slot == slot]
-        if rows:
-            release = rows[0].launch.release.public_id
-            found.append(rules.BackendSet(slot, release, tuple(map(_server, rows))))
-    return tuple(found)
-
-
-def _server(endpoint: Endpoint) -> rules.Server:
-    http = endpoint.launch.plan["http"]
-    unit = endpoint.launch.replica.name
-    return rules.Server(unit, http["address"], http["port"], endpoint.weight, endpoint.mode)
 
 
 def _is_at_rest(gateway: Gateway) -> bool:

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-from django.conf import settings
 from django.db import transaction
 from django.db.models import F
 
@@ -19,10 +18,9 @@ from releases.launchers.docker_mp import Place, plan_sha256
 from releases.models import Launch, LaunchPosition, Release
 from releases.rules import launch as rules
 from releases.rules.release import LAUNCHABLE as LAUNCHABLE_RELEASES
-from releases.services.drains import drain_cut, drain_start, is_out_of_traffic
+from releases.services.drains import drain_ask, drain_cut, is_out_of_traffic
 from releases.services.launch_moves import launch_move
 
-DRAIN_S = 600.0  # how long a unit that is to be stopped may finish what it runs; source: NUMBERS.md
 LAUNCHABLE = {
     Replica.State.PLANNED,
     Replica.State.STOPPED,
@@ -166,13 +164,7 @@ def _stop_when_drained(launch: Launch, reason: str, actor: Actor) -> Launch:
     """Begin with the drain; the tick stops the unit when that has ended."""
     if launch.stop_reason:
         return launch
-    drain_start(
-        launch=launch,
-        purpose=f"stop:{launch.public_id}#{launch.drains.count() + 1}",
-        deadline_s=DRAIN_S / settings.TIME_SCALE,
-        actor=actor,
-        reason=reason,
-    )
+    drain_ask(launch=launch, actor=actor, reason=reason)
     Launch.objects.filter(pk=launch.pk).update(stop_reason=reason, version=F("version") + 1)
     trail_add(
         actor=actor,

@@ -33,6 +33,7 @@ from releases.services.launches import LaunchRefused, launch_create, launch_prev
 from releases.views.ends import launch_ends
 from releases.views.eta import eta_drawn
 from releases.views.gates import launch_gates
+from releases.views.gateway_drawn import ending_drawn
 from releases.views.grid import done_rows, launch_grid
 from releases.views.plan import plan_drawn
 from releases.views.proofs import launch_proofs, met_count
@@ -125,6 +126,7 @@ def launch(request: HttpRequest, name: str, generation: int) -> HttpResponse:
         "ends": launch_ends(seen),
         "next_generation": generation + 1,
         "may_stop": may(request.user, "launch-stop", found.replica.pool),
+        "ending": ending_drawn(found),
         **launch_gates(request, found),
     }
     return render_page(
@@ -155,15 +157,21 @@ def _phases(
 
 @require_POST
 def launch_end(request: HttpRequest, name: str, generation: int) -> HttpResponse:
-    """End every rank of the unit; the unit's name must be typed and a reason given."""
+    """End every rank of the unit; the unit's name must be typed and a reason given.
+
+    A unit behind the gateway is drained first; asked with `now`, what still runs is cut.
+    """
     found = _launch(name, generation)
     if request.POST.get("confirm", "").strip() != name:
         raise Refused(_("Type the unit name %(name)s exactly to end it.") % {"name": name})
     reason = request.POST.get("reason", "").strip()
     if len(reason) < REASON_MIN:
         raise Refused(_("Ending a unit needs a reason. Write why, then send again."))
-    launch_stop(launch=found, reason=reason, actor=actor_of(request))
-    if found.state in rules.ENDED:
+    is_now = request.POST.get("now") == "1"
+    ending = launch_stop(launch=found, reason=reason, actor=actor_of(request), is_now=is_now)
+    if ending.state == rules.READY:
+        told = _("%(name)s is being drained, and ended when nothing runs on it any more.")
+    elif found.state in rules.ENDED:
         told = _("Generation %(n)d of %(name)s was over already; nothing was ended.")
     else:
         told = _(

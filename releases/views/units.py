@@ -27,6 +27,7 @@ from releases.selectors.unit_page import (
 )
 from releases.services.launches import LAUNCHABLE
 from releases.views.gates import launch_gates
+from releases.views.gateway_drawn import ending_drawn
 from releases.views.words import ROW_WORDS
 
 
@@ -54,6 +55,7 @@ def replica(request: HttpRequest, name: str) -> HttpResponse:
         "endpoint": _endpoint(seen),
         "may_launch": may(request.user, "launch-create", unit.pool),
         "may_stop": may(request.user, "launch-stop", unit.pool),
+        "ending": ending_drawn(live) if live else None,
         "refused_because": _why_not(unit),
         **launch_gates(request, live),
         "is_ending": live is not None and live.state in {rules.FREEZING, rules.STOPPING},

@@ -104,6 +104,15 @@ def test_wanting_what_is_wanted_changes_nothing():
     assert not TrailEntry.objects.filter(verb="endpoint.set").exists()
 
 
+def test_a_weight_above_zero_puts_a_closed_unit_back_into_traffic():
+    make_gateway()
+    launch = make_ready(1, make_release())
+    put(launch)
+    set_(launch, weight=0, mode="maint")
+    assert set_(launch, weight=0).mode == "maint"
+    assert set_(launch, weight=5).mode == "ready"
+
+
 @pytest.mark.parametrize("wrong", [{"weight": 101}, {"weight": -1}, {"mode": "closed"}])
 def test_what_no_proxy_has_is_refused(wrong):
     make_gateway()

@@ -118,7 +118,7 @@ def test_it_orders_what_the_proxy_has_otherwise_and_one_order_at_a_time(launch):
 
 
 def test_the_read_back_of_an_order_counts_as_one(launch):
-    from releases.services.gateways import gateway_routes
+    from releases.selectors.gateways import gateway_routes
 
     gateway = make_gateway()
     endpoint_open(launch=launch, weight=100, actor=make_actor())
