@@ -71,11 +71,11 @@ class RunningConsole:
 
     def tick(self) -> None:
         from fleet import tasks
-        from releases.services.launch_tick import launches_advance
+        from releases import tasks as releases
 
         tasks.sweep()
         tasks.tick()
-        launches_advance()
+        releases.tick()
 
     def until(self, predicate: Callable[[], Any], what: str, timeout_s: float = TIMEOUT_S):
         """Tick and look until `predicate()` is true; its value comes back."""
