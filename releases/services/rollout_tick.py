@@ -13,7 +13,8 @@ from fleet.rules.message import say
 from fleet.services.trail import rule_actor
 from releases.models import Endpoint, Launch, Rollout, Wave
 from releases.rules import rollout as rules
-from releases.rules.waves import FAILED, OBSERVING, RETIRED, WaveMove
+from releases.rules.waves import FAILED, OBSERVING, PASSED, RETIRED, UNDONE, WaveMove
+from releases.services.releases import release_in_service
 from releases.services.rollout_effects import canary_give_back, wave_do
 from releases.services.rollout_moves import ring_rollout, rollout_move, wave_move
 from releases.services.rollout_seen import rolled_back_proof, rollout_seen, waves_of
@@ -102,8 +103,7 @@ def _wave_apply(rollout: Rollout, wave: Wave, move: rules.RolloutMove) -> bool:
         wave.step += 1
     if what.to is None:
         return _stay(rollout, wave, what)
-    if what.to == RETIRED:
-        canary_give_back(wave=wave, actor=_RULE)
+    _served(rollout, wave, what.to)
     wave_move(
         rollout=rollout,
         wave=wave,
@@ -115,6 +115,16 @@ def _wave_apply(rollout: Rollout, wave: Wave, move: rules.RolloutMove) -> bool:
     return True
 
 
+def _served(rollout: Rollout, wave: Wave, to: str) -> None:
+    """Do what belongs to the end of a wave: its release serves the pool, or its spares are free again."""
+    if to == RETIRED:
+        canary_give_back(wave=wave, actor=_RULE)
+    elif to == PASSED and not wave.is_canary:
+        release_in_service(release=rollout.new_release, actor=_RULE)
+    elif to == UNDONE and wave.old_release is not None:
+        release_in_service(release=wave.old_release, actor=_RULE)
+
+
 def _refused(wave: Wave, reasons: tuple[str, ...]) -> str:
     return say("Wave %(n)s waits: %(why)s", n=wave.number, why=reasons[0])
 
@@ -122,8 +132,7 @@ def _refused(wave: Wave, reasons: tuple[str, ...]) -> str:
 def _stay(rollout: Rollout, wave: Wave, what: WaveMove) -> bool:
     if wave.state == OBSERVING and wave.observing_since is None:
         _observe_anew(wave)
-    changed = _wave_explain(rollout, wave, what.explanation)
-    return changed and bool(what.do)
+    return _wave_explain(rollout, wave, what.explanation)
 
 
 def _observe_anew(wave: Wave) -> None:

@@ -16,6 +16,7 @@ from fleet.rules.message import say
 from releases.models import Endpoint, Launch, Rollout
 from releases.rules import triggers as rules
 from releases.services.launch_effects import purpose_of
+from releases.services.rollout_moves import ring_rollout
 
 WINDOW_S = 300.0
 _SAMPLES = 10
@@ -30,10 +31,16 @@ def triggers_judge(rollout: Rollout) -> str:
     """
     launches = new_launches(rollout)
     now = timezone.now()
+    before = rollout.counted, rollout.triggers
     rollout.counted = _window(rollout.counted, _counts(launches), now)
     found = _judged(rollout, launches, now) if launches else []
     rollout.triggers = [asdict(one) for one in found]
-    Rollout.objects.filter(pk=rollout.pk).update(triggers=rollout.triggers, counted=rollout.counted)
+    if (rollout.counted, rollout.triggers) != before:
+        Rollout.objects.filter(pk=rollout.pk).update(
+            triggers=rollout.triggers, counted=rollout.counted
+        )
+    if rollout.triggers != before[1]:
+        ring_rollout(rollout)
     fired = next((one for one in found if one.state == rules.FIRED), None)
     return say("Trigger %(name)s: %(found)s", name=fired.name, found=fired.found) if fired else ""
 

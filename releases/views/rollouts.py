@@ -23,6 +23,7 @@ from releases.selectors.rollout_page import (
     rollout_page,
     rollouts_listed,
 )
+from releases.services.rollout_seen import at_work
 from releases.views.rollout_drawn import (
     ask_drawn,
     card_drawn,
@@ -75,6 +76,8 @@ def rollout_answer(
 ) -> HttpResponse:
     """Render the page of a rollout; `moved` and `typed` come back with a signature that was not taken."""
     page = rollout_page(row)
+    units = units_drawn(page)
+    working = at_work([one.wave for one in page.units])
     context = {
         "section": "rollouts",
         "topics": [row.topic],
@@ -83,7 +86,8 @@ def rollout_answer(
         "mark": head_mark(page),
         "explanation": said(row.explanation, _),
         "fired": said(row.fired, _),
-        "units": units_drawn(page),
+        "units": units,
+        "current": next((unit for unit in units if unit["wave"] is working), None),
         "triggers": triggers_drawn(row),
         "elapsed_s": _elapsed(row),
         "old_releases": sorted(

@@ -41,6 +41,8 @@ class TestToItsEnd:
         assert set(Endpoint.objects.values_list("weight", "mode")) == {(100, "ready")}
         assert (world.lowest, spares_usable()) == (2, 2)
         assert rollout.ended_at is not None
+        world.new.refresh_from_db()
+        assert world.new.state == "in_service"
 
     def test_each_unit_was_drained_then_gated_before_it_got_traffic(self):
         world = make_world(units=2)

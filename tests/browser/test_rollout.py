@@ -1,0 +1,48 @@
+"""Two people and one wave: Ana watches her desk, Bo approves on a telephone, and her page tells her by itself."""
+
+import pytest
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def in_sight(page, locator) -> bool:
+    box, size = locator.bounding_box(), page.viewport_size
+    return box["y"] >= 0 and box["y"] + box["height"] <= size["height"]
+
+
+def test_bo_approves_on_a_telephone_and_anas_page_says_so(open_page):
+    desk = open_page("/rollouts/RO-0001/", person="ana")
+    assert "Needs role approver" in desk.locator("#approval").inner_text()
+    assert desk.get_by_role("button", name="Approve wave 3").is_disabled()
+
+    phone = open_page("/inbox/", look="phone", person="bo")
+    card = phone.locator("#approval")
+    for words in ("Wave 3 of RO-0001", "Drain dsv4-r3", "promised 12", "floor 3", "Canary clean"):
+        assert words in card.inner_text()
+    assert phone.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    button = card.get_by_role("button", name="Approve wave 3")
+    assert in_sight(phone, button), "its buttons are in reach before anything is scrolled"
+    assert button.bounding_box()["height"] >= 44
+    button.click()
+    phone.wait_for_url("**/rollouts/RO-0001/")
+    signed = phone.locator("#signed")
+    assert "Wave 3: Approved" in signed.inner_text()
+
+    desk.wait_for_selector("#signed :text('Wave 3: Approved')")
+    assert desk.locator("#approval").count() == 0
+
+
+def roll_back(page, typed: str) -> None:
+    form = page.locator("#rollout-acts form").filter(has_text="Stop and roll back")
+    form.get_by_label("Reason").fill("wrong answers")
+    form.get_by_label("Type RO-0002 to confirm").fill(typed)
+    form.get_by_role("button").click()
+
+
+def test_rolling_back_takes_the_id_typed_and_nobody_else(open_page):
+    page = open_page("/rollouts/RO-0002/", person="ana")
+    roll_back(page, "RO-0001")
+    page.wait_for_selector("text=Type RO-0002 exactly to stop and roll back.")
+    page.goto("/rollouts/RO-0002/")
+    roll_back(page, "RO-0002")
+    page.wait_for_selector("#rollout-state[data-state=rolling_back]")
