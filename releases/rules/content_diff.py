@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fleet.rules.message import say
+from releases.rules.content import PINS, SIZES
 
 MODEL, PROTOCOL, IMAGE, PLATFORM, LAUNCH, GOLDEN = (
     "model",
@@ -47,7 +48,13 @@ MEMORY_FLAGS = frozenset(
         "--enforce-eager",
     }
 )
-ON = "on"  # how a switch without a value is shown
+ON, OFF = "on", "off"  # how a switch without a value is shown
+_ORDER = {
+    where: place
+    for place, where in enumerate(
+        [*(where for where, _pattern, _expected in PINS), *(f"shape.{name}" for name in SIZES)]
+    )
+}
 
 
 @dataclass(frozen=True)
@@ -68,22 +75,43 @@ class Change:
 
 def content_fields(content: dict[str, Any]) -> dict[tuple[str, str], str]:
     """Return (piece, field) -> value in words for everything that a content pins, in the order of the pieces."""
-    fields = {(MODEL, f"model.{name}"): str(value) for name, value in (content.get("model") or {}).items()}
-    tokenizer = content.get("tokenizer") or {}
-    fields |= {(PROTOCOL, f"tokenizer.{name}"): str(value) for name, value in tokenizer.items()}
-    flags = {str(flag): ON if value is None else str(value) for flag, value in content.get("args") or []}
-    fields |= {(PROTOCOL, flag): flags[flag] for flag in flags if flag in PROTOCOL_FLAGS}
-    fields |= {(IMAGE, f"image.{name}"): str(value) for name, value in (content.get("image") or {}).items()}
-    platform = content.get("platform") or {}
-    fields |= {(PLATFORM, f"platform.{name}"): str(value) for name, value in platform.items()}
-    fields[LAUNCH, "launcher"] = str(content.get("launcher", ""))
-    fields |= {(LAUNCH, f"shape.{name}"): str(value) for name, value in (content.get("shape") or {}).items()}
-    fields |= {(LAUNCH, flag): flags[flag] for flag in flags if flag not in PROTOCOL_FLAGS}
+    flags = {
+        str(flag): ON if value is None else str(value) for flag, value in content.get("args") or []
+    }
     env = content.get("env") or {}
-    fields |= {(LAUNCH, f"env {name}"): str(value) for name, value in env.items()}
-    for prompt in content.get("golden") or []:
-        fields[GOLDEN, f"golden {prompt.get('id')}"] = str(prompt.get("expect"))
-    return fields
+    of_pieces = {
+        MODEL: _named(content, "model"),
+        PROTOCOL: _named(content, "tokenizer")
+        | {flag: value for flag, value in flags.items() if flag in PROTOCOL_FLAGS},
+        IMAGE: _named(content, "image"),
+        PLATFORM: _named(content, "platform"),
+        LAUNCH: {"launcher": _words(content.get("launcher") or "")}
+        | _named(content, "shape")
+        | {flag: value for flag, value in flags.items() if flag not in PROTOCOL_FLAGS}
+        | {f"env {name}": str(env[name]) for name in sorted(env)},
+        GOLDEN: {
+            f"golden {prompt.get('id')}": str(prompt.get("expect"))
+            for prompt in content.get("golden") or []
+        },
+    }
+    return {
+        (piece, field): value
+        for piece, fields in of_pieces.items()
+        for field, value in fields.items()
+    }
+
+
+def _named(content: dict[str, Any], part: str) -> dict[str, str]:
+    """The fields of one part in the order of the pins, since a database keeps an order of its own."""
+    found = {f"{part}.{name}": _words(value) for name, value in (content.get(part) or {}).items()}
+    return {
+        where: found[where]
+        for where in sorted(found, key=lambda where: (_ORDER.get(where, len(_ORDER)), where))
+    }
+
+
+def _words(value: Any) -> str:
+    return (ON if value else OFF) if isinstance(value, bool) else str(value)
 
 
 def content_diff(before: dict[str, Any], after: dict[str, Any]) -> list[Change]:

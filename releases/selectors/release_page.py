@@ -54,7 +54,8 @@ def releases_listed(pool: str) -> list[Release]:
         units=Count("launches", filter=Q(launches__state__in=Launch.LIVE)),
         waiting=Subquery(waiting),
     )
-    return list(rows.filter(pool__slug=pool) if pool else rows)
+    rows = rows.filter(pool__slug=pool) if pool else rows
+    return list(rows.order_by("-id"))
 
 
 def pools_with_units() -> list[Pool]:

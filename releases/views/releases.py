@@ -28,6 +28,14 @@ from releases.services.approvals import parties
 from releases.services.releases import seal_refusals, signatures_needed
 from releases.views.release_drawn import changes_drawn, pieces_drawn, plan_side
 
+FACT_WORDS = {
+    "release": gettext_lazy("Release"),
+    "title": gettext_lazy("Title"),
+    "pool": gettext_lazy("Pool"),
+    "model": gettext_lazy("Model"),
+    "image": gettext_lazy("Image"),
+    "content_sha256": gettext_lazy("Content"),
+}
 IN_REVIEW = Mark(HOLD, "hold", gettext_lazy("In review"), "in_review")
 
 
@@ -112,6 +120,11 @@ def _review(request: HttpRequest, seen: ReleaseSeen) -> dict[str, Any]:
             why_not = _("You signed already")
     return {
         "request_open": is_open,
+        "facts": [
+            (word, asked.facts[name]) for name, word in FACT_WORDS.items() if name in asked.facts
+        ]
+        if asked
+        else [],
         "needed": asked.needed if asked else signatures_needed(seen.release),
         "signatures": asked.signatures.all() if asked else [],
         "sign_refusal": why_not,

@@ -43,7 +43,7 @@ from fleet.rules.message import say
 from releases.launchers.docker_mp import Place, plan_render, plan_sha256
 from releases.models import Launch, LaunchPhase, LaunchPosition, Release
 from tests import factories
-from tests.browser import scene_gates, scene_rollouts
+from tests.browser import scene_gates, scene_releases, scene_rollouts
 
 PASSWORD = "flotilla"
 SPARES = {7, 8, 23, 24, 39, 40}
@@ -61,8 +61,9 @@ CONTENT: dict[str, Any] = {
         "digest": "sha256:" + "9e07" * 16,
         "vllm_version": "0.23.0",
     },
+    "platform": {"driver": "570.172.08", "vbios": "96.00.89.00.01"},
     "launcher": "docker_mp",
-    "tokenizer": {},
+    "tokenizer": {"tokenizer": "1" * 64, "template": "2" * 64, "generation_config": "3" * 64},
     "shape": {"tp": 8, "pp": 2, "dp": 1, "ep": False, "nodes": 2, "gpus_per_node": 8},
     "args": [
         ["--kv-cache-dtype", "fp8"],
@@ -74,8 +75,12 @@ CONTENT: dict[str, Any] = {
     ],
     "env": {"NCCL_DEBUG": "INFO", "NCCL_SOCKET_IFNAME": "bond0"},
     "golden": [
-        {"id": "zh-arithmetic", "messages": [], "expect": "42"},
-        {"id": "en-echo", "messages": [], "expect": "flotilla"},
+        {"id": "zh-arithmetic", "messages": [{"role": "user", "content": "17 + 25"}], "expect": "42"},
+        {
+            "id": "en-echo",
+            "messages": [{"role": "user", "content": "Repeat exactly: flotilla"}],
+            "expect": "flotilla",
+        },
     ],
 }
 TOPO_NAMES = [*(f"GPU{n}" for n in range(8)), *(f"NIC{n}" for n in range(8))]
@@ -92,6 +97,7 @@ def draw() -> None:
     probe(nodes[27], "fail")
     probe(nodes[0], "pass")
     launches(pools["glm52"])
+    scene_releases.draw()
     scene_gates.draw()
     scene_rollouts.draw(CONTENT)
     trail()
