@@ -65,6 +65,13 @@ STATE_WORDS = [
     "rollback_failed",
     "succeeded",
     "cancelled",
+    # an incident
+    "open",
+    "acknowledged",
+    "mitigating",
+    "mitigated",
+    "resolved",
+    "closed",
     # the checks of a gate run
     "golden",
     "stream",

@@ -12,7 +12,7 @@ from fleet.models import TrailEntry
 from fleet.rules.refusals import Refused, Stale
 
 RETRY_S = {409: 2, 429: 20}
-_OURS = frozenset({"csrfmiddlewaretoken", "idempotency_key", "base_version"})
+_OURS = frozenset({"csrfmiddlewaretoken", "idempotency_key", "base_version", "password"})
 _CHANGES_SHOWN = 5
 
 

@@ -1,12 +1,10 @@
 """Addresses of the fleet's pages and forms. Each name has an entry in fleet/rules/policy.py."""
 
 from django.urls import path
-from django.views.generic import RedirectView
 
 from fleet.views import acts, audit, evidence, jump, map, nodes, replicas, settings, sign_in
 
 urlpatterns = [
-    path("", RedirectView.as_view(pattern_name="fleet-map"), name="home"),
     path("login/", sign_in.sign_in, name="login"),
     path("logout/", sign_in.sign_out, name="logout"),
     path("language/", settings.language, name="language"),

@@ -17,6 +17,9 @@ from releases.rules.launch import LAUNCH_MOVES
 from releases.rules.release import RELEASE_MOVES
 from releases.rules.rollout import ROLLOUT_MOVES
 from releases.rules.waves import WAVE_MOVES
+from runbooks.models import Incident, Run, RunStep
+from runbooks.rules.incident import INCIDENT_MOVES
+from runbooks.rules.run import RUN_MOVES, STEP_MOVES
 from tests.factories import make_actor, make_node, make_nodes, make_pool, make_replica
 
 TABLES = {
@@ -27,6 +30,9 @@ TABLES = {
     "gate": (GATE_MOVES, GateRun.State.values),
     "rollout": (ROLLOUT_MOVES, Rollout.State.values),
     "wave": (WAVE_MOVES, Wave.State.values),
+    "incident": (INCIDENT_MOVES, Incident.State.values),
+    "run": (RUN_MOVES, Run.State.values),
+    "step": (STEP_MOVES, RunStep.State.values),
     "command": (states.COMMAND_MOVES, list(states.COMMAND_MOVES)),
 }
 

@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 from django.db import transaction
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
+from django.utils import timezone
 
 from console.urls import websocket_urlpatterns
 from fleet.models import Brake, Evidence, Hold, KeyChange, Node, Pool, TrailEntry
 from fleet.rules import policy
 from fleet.rules.hostkeys import fingerprint
 from releases.models import GateRun, Launch, Release, Rollout
+from runbooks.models import Incident, Run, RunStep
+from runbooks.services.library import book_for
 from tests.factories import host_key, make_hold, make_node, make_person, make_pool, make_replica
 
 ROLES = ("viewer", "operator", "approver", "admin")
@@ -46,11 +49,17 @@ MAY_WRITE = {
     "release-ask": {"operator", "approver"},
     "release-sign": {"approver"},
     "release-withdraw": {"operator", "approver"},
+    "incident-act": {"operator", "approver"},
+    "run-propose": {"operator", "approver"},
+    "run-start": {"operator", "approver"},
+    "run-halt": {"operator", "approver"},
+    "step-act": {"operator", "approver"},
 }
 SHELL_WRITES = {"login", "logout", "language", "theme"}
 ARGUMENTS = {
     "pk": 1,
     "section": "topo",
+    "step": "stop",
     "generation": 1,
     "n": 1,
 }
@@ -88,12 +97,17 @@ def name_of(scope: str, pool: str) -> str:
         return GateRun.objects.get(launch__replica__pool__slug=pool).public_id
     if scope == "rollout":
         return Rollout.objects.get(pool__slug=pool).public_id
+    if scope == "incident":
+        return Incident.objects.get(pool__slug=pool).public_id
+    if scope == "run":
+        return Run.objects.get(replica__pool__slug=pool).public_id
     return f"{pool}-r1"
 
 
 @pytest.fixture
 def fleet(db) -> None:
-    """A node, a unit, its launch, a gate run and a rollout in each of two pools."""
+    """A node, a unit, its launch, a gate run, a rollout, an incident and its run in each of two pools."""
+    case = book_for("hang")
     for slug in ("own", "other"):
         node = make_node(f"h100-{slug}", host={"address": "127.0.64.9"})
         unit = make_replica(f"{slug}-r1", pool=make_pool(slug), nodes=[node])
@@ -106,6 +120,16 @@ def fleet(db) -> None:
         GateRun.objects.create(launch=launch, purpose=slug, checks=["golden"])
         Rollout.objects.create(
             pool=unit.pool, new_release=release, strategy={}, author=make_person("cora", role="")
+        )
+        incident = Incident.objects.create(
+            signature="hang", pool=unit.pool, replica=unit, title=slug, began_at=timezone.now()
+        )
+        run = Run.objects.create(
+            incident=incident, replica=unit, book_id="case-c", book_version=1, book_text=case.text
+        )
+        RunStep.objects.bulk_create(
+            RunStep(run=run, position=position, step_id=step.id)
+            for position, step in enumerate(case.book.steps)
         )
 
 
@@ -179,7 +203,8 @@ def expected(name: str, method: str, role: str, where: str):
         return lambda status: status not in {403, 405}
     needs_fleet = method == "post" and not entry.scope
     out_of_scope = (
-        entry.scope in {"node", "replica", "gate", "release", "rollout"} and where == "other"
+        entry.scope in {"node", "replica", "gate", "release", "rollout", "incident", "run"}
+        and where == "other"
     )
     if role not in wanted or out_of_scope or (needs_fleet and where != "fleet"):
         return lambda status: status == 403
@@ -245,7 +270,7 @@ def test_reading_every_page_as_admin_changes_no_row(fleet, client):
         return {
             model._meta.label: model.objects.count()
             for model in apps.get_models()
-            if model._meta.app_label in {"fleet", "execution", "releases"}
+            if model._meta.app_label in {"fleet", "execution", "releases", "runbooks"}
         }
 
     make_hold(make_node("h100-009"))

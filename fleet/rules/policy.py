@@ -44,7 +44,7 @@ PERMISSIONS: dict[str, Entry] = {
     "logout": Entry(write=SIGNED_IN),
     "language": Entry(write=ANYONE),
     "theme": Entry(write=ANYONE),
-    "home": Entry(read=SIGNED_IN),
+    "home": Entry(read=READ),
     "jump": Entry(read=READ),
     # the fleet
     "fleet-map": Entry(read=READ),
@@ -99,6 +99,16 @@ PERMISSIONS: dict[str, Entry] = {
     "rollout-sign": Entry(write=SIGN, scope="rollout"),
     "wave-ask": Entry(write=ACT, scope="rollout", is_versioned=True),
     "inbox": Entry(read=READ),
+    # incidents and runs of books
+    "incident-list": Entry(read=READ),
+    "incident": Entry(read=READ, scope="incident"),
+    "incident-act": Entry(write=ACT, scope="incident", is_versioned=True),
+    "run": Entry(read=READ, scope="run"),
+    "run-propose": Entry(write=ACT, scope="incident", is_versioned=True),
+    "run-start": Entry(write=ACT, scope="run", is_versioned=True),
+    # taking over and aborting must not wait for a fresh page: a run moves by itself
+    "run-halt": Entry(write=ACT, scope="run"),
+    "step-act": Entry(write=ACT, scope="run", is_versioned=True),
     # the record
     "evidence": Entry(read=READ),
     "audit": Entry(read=READ),
@@ -116,7 +126,7 @@ PERMISSIONS: dict[str, Entry] = {
 # What a page must be allowed to read before it may listen to a topic; None: the whole fleet.
 TOPICS: dict[str, tuple[str, str]] = {
     "fleet": ("fleet-map", ""),
-    "inbox": ("home", ""),
+    "inbox": ("inbox", ""),
     "audit": ("audit", ""),
     "node-": ("node", "node"),
     "replica-": ("replica", "replica"),
@@ -126,6 +136,10 @@ TOPICS: dict[str, tuple[str, str]] = {
     "release-": ("release", "release"),
     "rollouts": ("rollout-list", ""),
     "rollout-": ("rollout", "rollout"),
+    "incidents": ("incident-list", ""),
+    "incident-": ("incident", "incident"),
+    "runs": ("incident-list", ""),
+    "run-": ("run", "run"),
     "pool-": ("fleet-map", "pool"),
     "gateway-": ("gateway", ""),
 }

@@ -18,6 +18,10 @@ _MAXIMA = {
     "reason": REASON_MAX,
     "nodes": SELECTION_MAX,
     "next": 2000,
+    "password": 4096,
+    "note": 2000,
+    "cause": 2000,
+    "words": REASON_MAX,
     # the form of a draft
     "args": 8000,
     "env": 8000,

@@ -65,10 +65,12 @@ def incident_move(
     if to not in rules.INCIDENT_MOVES[incident.state]:
         raise Conflict(
             _("%(incident)s is %(state)s; it cannot become %(to)s.")
-            % {"incident": incident, "state": incident.get_state_display(), "to": said(say(to))}
+            % {"incident": incident, "state": incident.get_state_display(), "to": said(say(to), _)}
         )
     if to in (rules.RESOLVED, rules.CLOSED):
         _demand_closable(incident)
+    if to == rules.OPEN:
+        _demand_only(incident)
     changes: dict[str, Any] = {"state": to}
     if to == rules.MITIGATED:
         changes["mitigated_at"] = Now()
@@ -120,15 +122,32 @@ def evidence_of(incident: Incident) -> list[Evidence]:
     return list(found.defer("body"))
 
 
-def _demand_closable(incident: Incident) -> None:
+def closing_missing(incident: Incident) -> list[str]:
+    """Say what an incident lacks before it may be resolved or closed; empty when nothing."""
     live = Run.objects.filter(incident=incident, state__in=run_rules.LIVE)
     facts = rules.ClosingFacts(
         cause=incident.cause,
         evidence=len(evidence_of(incident)),
         live_runs=tuple(run.public_id for run in live),
     )
-    if refusals := rules.closing_refusals(facts):
-        raise Conflict(" ".join(said(one) for one in refusals))
+    return rules.closing_refusals(facts)
+
+
+def _demand_closable(incident: Incident) -> None:
+    if refusals := closing_missing(incident):
+        raise Conflict(" ".join(said(one, _) for one in refusals))
+
+
+def _demand_only(incident: Incident) -> None:
+    """A second incident of the same unit and signature may have opened since this one was resolved."""
+    twin = Incident.objects.filter(
+        signature=incident.signature,
+        pool=incident.pool,
+        replica=incident.replica,
+        state__in=rules.LIVE,
+    ).first()
+    if twin is not None:
+        raise Conflict(_("%(incident)s is open for the same.") % {"incident": twin})
 
 
 def _locked(incident: Incident, version: int | None) -> Incident:

@@ -183,7 +183,7 @@ def step_record(
     allowed = {rules.PASSED, rules.STEP_FAILED} if is_settled_by_person else {rules.SKIPPED}
     if outcome not in allowed:
         raise Conflict(_("This step cannot be recorded so."))
-    if outcome == rules.SKIPPED and not _may_skip(step, planned):
+    if outcome == rules.SKIPPED and not may_skip(step, planned):
         raise Conflict(_("A step before which others must not begin is not skipped."))
     if step.state == rules.ASKED and outcome != rules.SKIPPED:
         step_move(step=step, to=rules.AT_WORK, explanation="", actor=actor)
@@ -196,6 +196,13 @@ def step_record(
         confirmed_by=actor.name,
     )
     return step
+
+
+def may_skip(step: RunStep, planned: Step) -> bool:
+    """Whether a person may pass over a step; never evidence: what comes after destroys what it would have sealed."""
+    return (
+        step.state in (rules.ASKED, rules.STEP_FAILED) and planned.meaning.name != "evidence_freeze"
+    )
 
 
 def run_locked(run: Run, version: int | None) -> Run:
@@ -226,13 +233,6 @@ def _demand_turn(run: Run, step: RunStep, planned: Step) -> None:
         raise Conflict(_("It is not this step's turn."))
     if planned.kind == "confirm":
         raise Conflict(_("Record what you saw."))
-
-
-def _may_skip(step: RunStep, planned: Step) -> bool:
-    """Evidence is never skipped: what comes after it destroys what it would have sealed."""
-    return (
-        step.state in (rules.ASKED, rules.STEP_FAILED) and planned.meaning.name != "evidence_freeze"
-    )
 
 
 def _give_params(run: Run, planned: Step, params: Mapping[str, str]) -> None:

@@ -1,30 +1,77 @@
-"""The page of one run of a book."""
+"""The page of one run of a book: phases, steps, the step that waits for a person, time and people."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from fleet.marks import mark_of
+from fleet.rules.message import said
+from fleet.rules.policy import may
 from fleet.views.parts import render_page
+from fleet.views.proof import is_proved
 from runbooks.models import Run
+from runbooks.rules import run as rules
 from runbooks.selectors.names import run_named
+from runbooks.selectors.run_page import run_history
+from runbooks.views.run_drawn import book_of, phases_drawn, run_clock, waiting_drawn
+from runbooks.views.words import in_words
 
 
 @require_safe
 def run(request: HttpRequest, name: str) -> HttpResponse:
     """One run."""
-    row = run_or_404(name)
+    return run_answer(request, run_or_404(name))
+
+
+def run_answer(
+    request: HttpRequest, row: Run, *, status: int = 200, refusal: str = "", typed: str = ""
+) -> HttpResponse:
+    """Render the page of a run; `refusal` and `typed` come back with a confirmation that was not taken."""
+    book = book_of(row)
+    phases = phases_drawn(row, book) if book else []
+    pool = row.replica.pool if row.replica else None
     context = {
         "section": "incidents",
         "topics": [row.topic],
         "run": row,
+        "pool": pool,
         "mark": mark_of("run", row.state),
+        "title": in_words(book.title) if book else row.book_id,
+        "summary": in_words(book.summary) if book else "",
+        "sources": book.sources if book else (),
+        "is_readable": book is not None,
+        "explanation": said(row.explanation, _),
+        "phases": phases,
+        "cards": waiting_drawn(row, phases),
+        "clock": run_clock(row, book),
+        "history": run_history(row),
+        "evidence": [piece for phase in phases for step in phase.steps for piece in step.evidence],
+        "refusal": refusal,
+        "typed": typed,
+        "is_proved": is_proved(request),
+        **_acts(request, row),
     }
     return render_page(
-        request, "runbooks/run.html", context, parts={"run-live": "runbooks/_run_live.html"}
+        request,
+        "runbooks/run.html",
+        context,
+        parts={"run-live": "runbooks/_run_live.html"},
+        status=status,
     )
+
+
+def _acts(request: HttpRequest, row: Run) -> dict[str, Any]:
+    pool = row.replica.pool if row.replica else None
+    return {
+        "may_act": may(request.user, "run-start", pool),
+        "can_start": row.state == rules.PROPOSED,
+        "is_live": row.state in rules.LIVE,
+        "is_mine": row.holder_id == request.user.pk,
+    }
 
 
 def run_or_404(name: str) -> Run:
