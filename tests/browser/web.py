@@ -84,4 +84,4 @@ def sign_in(page: Any, base: str, name: str, password: str = "flotilla") -> None
     page.fill("[name=username]", name)
     page.fill("[name=password]", password)
     page.press("[name=password]", "Enter")
-    page.wait_for_url(f"{base}/fleet/")
+    page.wait_for_url(f"{base}/")
