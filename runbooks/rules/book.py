@@ -49,6 +49,27 @@ _STEP_KEYS = frozenset(
         "title",
     ]
 )
+_NUMBER = (int, float)
+# What a value must be before anything else is asked of it; what stands here is optional or asked for later.
+_BOOK_SHAPE = {
+    "params": dict,
+    "phase": list,
+    "sources": list,
+    "signatures": list,
+    "rto_target_s": _NUMBER,
+}
+_PHASE_SHAPE = {"id": str, "step": list}
+_STEP_SHAPE = {
+    "id": str,
+    "do": str,
+    "read": str,
+    "args": dict,
+    "typed": str,
+    "who": str,
+    "on_fail": str,
+    "on_unknown": str,
+    "timeout_s": _NUMBER,
+}
 _PARAM = re.compile(r"\{([a-z_]+)\}")
 _ID = re.compile(r"[a-z][a-z0-9-]{0,40}")
 
@@ -160,10 +181,8 @@ def read_book(text: str, catalogue: Catalogue, file: str) -> tuple[Book | None, 
         line = re.search(r"line (\d+)", str(error))
         return None, [Fault(file, int(line[1]) if line else 1, "", str(error))]
     lines = _lines_of_steps(text)
-    faults = [
-        Fault(file, lines.get(step, 1), step, told)
-        for step, told in _faults(raw, catalogue, file.rpartition("/")[2])
-    ]
+    told = list(_shape_faults(raw)) or list(_faults(raw, catalogue, file.rpartition("/")[2]))
+    faults = [Fault(file, lines.get(step, 1), step, words) for step, words in told]
     return (None, faults) if faults else (_build(raw, catalogue), [])
 
 
@@ -173,6 +192,33 @@ def _lines_of_steps(text: str) -> dict[str, int]:
         if match := re.match(r'\s*id\s*=\s*"([^"]*)"', line):
             found[match[1]] = number
     return found
+
+
+def _shape_faults(raw: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Values of the wrong kind: until there are none, nothing can be said of what they mean."""
+    yield from _kinds("", raw, _BOOK_SHAPE)
+    for phase in _listed(raw, "phase"):
+        yield from _kinds("phase", phase, _PHASE_SHAPE)
+        for step in _listed(phase, "step"):
+            yield from _kinds("step", step, _STEP_SHAPE)
+
+
+def _kinds(what: str, table: Any, shape: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if not isinstance(table, dict):
+        yield "", f"{what}: expected a table, found {table!r}"
+        return
+    where = str(table.get("id", "")) if what else ""
+    for key, kind in shape.items():
+        if key in table and not isinstance(table[key], kind):
+            yield where, f"{key}: expected {_KIND_WORDS[kind]}, found {table[key]!r}"
+
+
+_KIND_WORDS = {dict: "a table", list: "a list", str: "a text", _NUMBER: "a number"}
+
+
+def _listed(table: Any, key: str) -> list[Any]:
+    found = table.get(key, []) if isinstance(table, dict) else []
+    return found if isinstance(found, list) else []
 
 
 def _faults(raw: dict[str, Any], catalogue: Catalogue, name: str) -> Iterator[tuple[str, str]]:

@@ -48,12 +48,33 @@ def book_files(directory: Path) -> list[Path]:
     return sorted(path for path in directory.glob("*.toml") if path.name != CATALOGUE)
 
 
-def books_check(directory: Path) -> tuple[int, list[Fault]]:
-    """Return how many books of a directory can be read, and every fault of the others."""
-    faults: list[Fault] = []
-    for path in (files := book_files(directory)):
-        faults += read_book(path.read_text(), catalogue(), str(path))[1]
-    return len(files) - len({fault.file for fault in faults}), faults
+@dataclass(frozen=True)
+class Checked:
+    """What a check of files found: books that can be read, their steps, and every fault of the others."""
+
+    books: int
+    steps: int
+    faults: list[Fault]
+
+
+def books_check(path: Path) -> Checked:
+    """Check one file, or every book of a directory. Raises OSError."""
+    files = book_files(path) if path.is_dir() else [path]
+    found = [_checked(file) for file in files]
+    read = [book for book, _faults in found if book]
+    return Checked(
+        books=len(read),
+        steps=sum(len(book.steps) for book in read),
+        faults=[fault for _book, faults in found for fault in faults],
+    )
+
+
+def _checked(path: Path) -> tuple[Book | None, list[Fault]]:
+    try:
+        text = path.read_bytes().decode()
+    except UnicodeDecodeError as error:
+        return None, [Fault(str(path), 1, "", f"not UTF-8: {error.reason} at byte {error.start}")]
+    return read_book(text, catalogue(), str(path))
 
 
 def book_for(signature: str) -> Shelved | None:
