@@ -9,7 +9,6 @@ from django.utils import timezone
 from fleet.execution.models import Scrape, Subject
 from fleet.models import Pool
 from releases.models import Endpoint, Gateway, Launch, LaunchPosition, Release
-from releases.rules.gateway import MAINT, map_values
 from releases.selectors.gateways import gateway_routes
 from releases.services.gateway_effects import files_of, scrape_key, watch_gateway
 from releases.services.gateways import gateway_advance
@@ -17,12 +16,7 @@ from releases.services.launch_effects import purpose_of
 from releases.services.launches import launch_create
 from tests.browser.scene import CONTENT
 from tests.factories import make_actor, make_host, make_node, make_pool, make_replica
-
-STATE_HEAD = (
-    "# be_id be_name srv_id srv_name srv_addr srv_op_state srv_admin_state srv_uweight srv_port"
-)
-STAT_HEAD = "# pxname,svname,qcur,scur,stot,econ,eresp,wretr,wredis,hrsp_5xx,status,"
-ADMIN = {"ready": 0, "drain": 8, "maint": 1}
+from tests.proxy_answers import answer_text
 
 
 def make_gateway(name: str = "gw", *, is_live: bool = True) -> Gateway:
@@ -91,31 +85,6 @@ def proxy_says(gateway: Gateway, **units: dict) -> None:
     )
     gateway_advance(gateway.pk)
     gateway.refresh_from_db()
-
-
-def answer_text(routes, units: dict | None = None) -> str:
-    state, stat, shares = ["1", STATE_HEAD], [STAT_HEAD], []
-    told = {name.replace("_", "-"): facts for name, facts in (units or {}).items()}
-    for route in routes:
-        for one in route.sets:
-            backend = f"be_{route.pool}_{one.slot}"
-            for server in one.servers:
-                facts = {"weight": server.weight, "mode": server.mode, "running": 0}
-                facts |= {"sessions": 0, "errors": 0} | told.get(server.unit, {})
-                up = 0 if facts["mode"] == MAINT else 2
-                state.append(
-                    f"3 {backend} 1 {server.unit} {server.address} {up}"
-                    f" {ADMIN[facts['mode']]} {facts['weight']} {server.port}"
-                )
-                stat.append(
-                    f"{backend},{server.unit},0,{facts['running']},{facts['sessions']},0,0,0,0,"
-                    f"{facts['errors']},UP,"
-                )
-        shares += [
-            f"0x55{at:04x} {key} {value}"
-            for at, (key, value) in enumerate(map_values(route).items())
-        ]
-    return "\n".join([*state, "", *stat, "", *shares, "", ""])
 
 
 def endpoint(launch: Launch) -> Endpoint:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from fleet.execution.models import Scrape
 from fleet.models import Pool, TrailEntry
-from fleet.readings.haproxy import ServerCounts, ServerRow
+from fleet.readings.haproxy import ServerRow
 from releases.models import Drain, Endpoint, Gateway, Launch, LaunchPosition
 from releases.rules import gateway as rules
 from releases.rules import launch as launch_rules
@@ -23,7 +23,6 @@ class UnitSeen:
     endpoint: Endpoint
     nodes: list[str]
     row: ServerRow | None
-    counts: ServerCounts | None
     engine: Scrape | None
     drain: Drain | None
 
@@ -126,7 +125,6 @@ def _units(gateway: Gateway) -> list[UnitSeen]:
     }
     reading = reading_of(gateway)
     servers = {(row.backend, row.name): row for row in reading.servers} if reading else {}
-    counts = {(row.backend, row.name): row for row in reading.counts} if reading else {}
     found = []
     for row in rows:
         replica = row.launch.replica
@@ -136,9 +134,15 @@ def _units(gateway: Gateway) -> list[UnitSeen]:
                 row,
                 nodes.get(row.launch_id, []),
                 servers.get(key),
-                counts.get(key),
                 engines.get(row.launch_id),
                 drains.get(row.launch_id),
             )
         )
-    return found
+    return sorted(found, key=_natural)
+
+
+def _natural(unit: UnitSeen) -> tuple[str, int]:
+    """Count r2 before r10."""
+    name = unit.endpoint.launch.replica.name
+    stem = name.rstrip("0123456789")
+    return stem, int(name[len(stem) :] or 0)

@@ -107,7 +107,6 @@ def unit_drawn(seen: UnitSeen) -> dict[str, Any]:
         "mode": mark_of("endpoint", endpoint.mode),
         "seen_mode": mark_of("endpoint", endpoint.seen_mode) if endpoint.seen_mode else None,
         "running": seen.endpoint.seen_running,
-        "waiting": seen.counts.waiting if seen.counts and is_read else None,
         "engine_running": values.get("vllm:num_requests_running"),
         "kv_percent": None if kv is None else 100 * kv,
         "is_down": bool(seen.row and seen.row.mode == "ready" and not seen.row.is_up),

@@ -43,7 +43,7 @@ from fleet.rules.message import say
 from releases.launchers.docker_mp import Place, plan_render, plan_sha256
 from releases.models import Launch, LaunchPhase, LaunchPosition, Release
 from tests import factories
-from tests.browser import scene_gates, scene_releases, scene_rollouts
+from tests.browser import scene_gates, scene_gateway, scene_releases, scene_rollouts
 
 PASSWORD = "flotilla"
 SPARES = {7, 8, 23, 24, 39, 40}
@@ -100,6 +100,7 @@ def draw() -> None:
     scene_releases.draw()
     scene_gates.draw()
     scene_rollouts.draw(CONTENT)
+    scene_gateway.draw()
     trail()
     later = timezone.now() + timedelta(hours=1)  # nothing ticks here, and no page should say so
     Tick.objects.create(name="sweep", at=later)

@@ -30,6 +30,7 @@ PAGES = {
     "launch": "/replicas/glm52-r4/gen/3/launch/",
     "launch-failed": "/replicas/glm52-r4/gen/2/launch/",
     "launch-ready": "/replicas/glm52-r1/gen/1/launch/",
+    "gateway": "/gateway/?pool=dsv4&unit=dsv4-r9",
     "gates": "/gates/",
     "gate-unproven": "/gates/GR-0001/",
     "gate-failed": "/gates/GR-0002/",

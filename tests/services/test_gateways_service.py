@@ -14,8 +14,8 @@ from releases.services.endpoints import endpoint_open, endpoint_set
 from releases.services.gateway_effects import scrape_key
 from releases.services.gateways import gateway_advance, gateway_restart, gateways_advance
 from tests.factories import make_actor, make_pool
+from tests.proxy_answers import answer_text
 from tests.traffic import (
-    answer_text,
     endpoint,
     make_gateway,
     make_ready,
