@@ -83,7 +83,8 @@ def sign_in(page: Any) -> None:
     page.keyboard.press("Tab")
     page.keyboard.type("flotilla")
     page.keyboard.press("Enter")
-    page.wait_for_url(re.compile("/fleet/"))
+    page.wait_for_url(re.compile(r":\d+/$"))
+    go(page, "f", "/fleet/")
 
 
 def probe_all(page: Any) -> None:
