@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.waiting import wait_until
+
 FIRST = "/releases/REL-0001/"
 TAG, DIGEST = "v0.33.0", f"sha256:{'ab12' * 16}"
 
@@ -64,3 +66,14 @@ def test_a_release_is_drafted_fixed_sealed_and_signed(open_page, served, languag
     other.wait_for_selector("#release-state[data-state=reviewed]")
     assert "bo" in other.locator("#record").inner_text()
     assert page.complaints == other.complaints == []
+
+
+def test_the_page_of_the_one_who_asked_shows_the_signature_without_a_reload(open_page):
+    page = open_page("/releases/REL-0003/")
+    wait_until(lambda: page.locator("[data-socket=live]").is_visible(), what="the socket")
+    page.mouse.move(5, 5)
+    page.evaluate("window.kept = 'yes'")
+    other = open_page("/releases/REL-0003/", person="bo")
+    other.click("#review button.primary")
+    page.wait_for_selector("#release-state[data-state=reviewed]")
+    assert page.evaluate("window.kept") == "yes"
