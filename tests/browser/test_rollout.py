@@ -6,8 +6,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def in_sight(page, locator) -> bool:
-    box, size = locator.bounding_box(), page.viewport_size
-    return box["y"] >= 0 and box["y"] + box["height"] <= size["height"]
+    box, bar = locator.bounding_box(), page.locator(".tabbar").bounding_box()
+    return box["y"] >= 0 and box["y"] + box["height"] <= bar["y"]
 
 
 def test_bo_approves_on_a_telephone_and_anas_page_says_so(open_page):
