@@ -1,6 +1,6 @@
 """How the states of an incident, a run and a step look (see fleet/marks.py)."""
 
-from fleet.marks import CRIT, IDLE, OK, RUN, WARN, machine_add
+from fleet.marks import CRIT, HOLD, IDLE, OK, RUN, WARN, machine_add
 from runbooks.models import Incident, Run, RunStep
 
 machine_add(
@@ -20,7 +20,7 @@ machine_add(
     {
         "proposed": (IDLE, "idle"),
         "running": (RUN, "run"),
-        "waiting_human": (WARN, "hold"),
+        "waiting_human": (HOLD, "hold"),
         "succeeded": (OK, "ok"),
         "failed": (CRIT, "crit"),
         "aborted": (IDLE, "skip"),
@@ -31,7 +31,7 @@ machine_add(
     "step",
     {
         "pending": (IDLE, "idle"),
-        "awaiting_confirm": (WARN, "hold"),
+        "awaiting_confirm": (HOLD, "hold"),
         "running": (RUN, "run"),
         "passed": (OK, "ok"),
         "failed": (CRIT, "crit"),

@@ -8,11 +8,11 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
-from fleet.marks import mark_of
+from fleet.marks import Mark, mark_of
 from fleet.rules.message import said
 from fleet.views.parts import render_page
 from releases.models import Approval
-from releases.selectors.incidents import open_incidents
+from releases.selectors.incidents import OpenIncident, open_incidents
 from releases.selectors.rollout_page import requests_open, rollouts_live
 from releases.views.rollout_drawn import card_drawn, card_title, sign_refusal
 
@@ -31,7 +31,7 @@ def inbox(request: HttpRequest) -> HttpResponse:
         "card": card_drawn(request.user, first) if first else None,
         "rest": [_row(request, one) for one in mine if one is not first],
         "others": [_row(request, one) for one in others],
-        "incidents": [(incident, said(incident.title, _)) for incident in open_incidents()],
+        "incidents": incidents_drawn(),
         "rollouts": [
             (row, mark_of("rollout", row.state), said(row.explanation, _))
             for row in rollouts_live()
@@ -40,6 +40,14 @@ def inbox(request: HttpRequest) -> HttpResponse:
     return render_page(
         request, "releases/inbox.html", context, parts={"inbox-live": "releases/_inbox_live.html"}
     )
+
+
+def incidents_drawn() -> list[tuple[OpenIncident, str, Mark]]:
+    """Return every open incident with its title in words and the mark of its state."""
+    return [
+        (incident, said(incident.title, _), mark_of("incident", incident.state))
+        for incident in open_incidents()
+    ]
 
 
 def _row(request: HttpRequest, approval: Approval) -> dict[str, Any]:

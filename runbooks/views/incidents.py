@@ -82,7 +82,7 @@ def _symptom(one: dict[str, str]) -> dict[str, Any]:
 
 
 def _run(run: Run) -> dict[str, Any]:
-    """A run with what it did so far: its actions that began, and what it waits for."""
+    """A run with what it did so far; of one that is over its page tells."""
     book = book_of(run)
     steps = [step for phase in (phases_drawn(run, book) if book else []) for step in phase.steps]
     return {
@@ -90,7 +90,7 @@ def _run(run: Run) -> dict[str, Any]:
         "title": run_title(run),
         "mark": mark_of("run", run.state),
         "explanation": said(run.explanation, _),
-        "steps": [step for step in steps if _is_told(step)],
+        "steps": [step for step in steps if run.state in run_rules.LIVE and _is_told(step)],
         "done": sum(step.row.state in (run_rules.PASSED, run_rules.SKIPPED) for step in steps),
         "count": len(steps),
     }

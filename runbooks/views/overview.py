@@ -16,8 +16,8 @@ from fleet.selectors.fleet import node_rows, pools_seen
 from fleet.views.drawing import PoolCard, pool_cards
 from fleet.views.parts import render_page
 from releases.models import Approval
-from releases.selectors.incidents import open_incidents
 from releases.selectors.rollout_page import requests_open, rollouts_live
+from releases.views.inbox import incidents_drawn
 from releases.views.rollout_drawn import card_title, sign_refusal
 from runbooks.models import Run
 from runbooks.rules import run as rules
@@ -34,7 +34,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         "section": "home",
         "topics": ["inbox", "fleet", "rollouts"],
         "waiting": _waiting(request, runs),
-        "incidents": [(incident, said(incident.title, _)) for incident in open_incidents()],
+        "incidents": incidents_drawn(),
         "pools": _pools(),
         "rollouts": [
             (row, mark_of("rollout", row.state), said(row.explanation, _))

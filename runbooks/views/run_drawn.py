@@ -106,11 +106,12 @@ def _phase(
 
 
 def _phase_mark(steps: list[StepSeen]) -> Mark:
-    """The phase shows the step that needs the eye most; it is done when every step is."""
+    """The phase shows the step that needs the eye most; one of which a step is unknown is never shown as passed."""
     for is_it in (
         lambda step: step.is_waiting,
         lambda step: step.is_current,
         lambda step: step.row.state not in _OVER,
+        lambda step: step.row.state == rules.UNKNOWN,
     ):
         if found := next((step for step in steps if is_it(step)), None):
             return found.mark
