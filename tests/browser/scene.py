@@ -101,6 +101,7 @@ def draw() -> None:
     scene_gates.draw()
     scene_rollouts.draw(CONTENT)
     scene_gateway.draw()
+    scene_rollouts.ask()
     trail()
     later = timezone.now() + timedelta(hours=1)  # nothing ticks here, and no page should say so
     Tick.objects.create(name="sweep", at=later)

@@ -45,6 +45,18 @@ def draw(content: dict[str, Any]) -> None:
     _halted(gateway, Pool.objects.get(slug="glm52"), content)
 
 
+@transaction.atomic
+def ask() -> None:
+    """Ask for the third wave, once everything else of the scene is as it stays: a signature is for these facts."""
+    rollout = Rollout.objects.get(pool__slug="dsv4")
+    wave = rollout.waves.get(number=3)
+    approval_ask(
+        kind="wave", facts=wave_facts(rollout, wave), actor=factories.make_actor("ana"),
+        user=factories.make_person("ana"), rollout=rollout, wave=wave,
+        reason="Canary clean for 22 h; waves 1 and 2 within their limits.",
+    )  # fmt: skip
+
+
 def _waiting(gateway: Gateway, pool: Pool, content: dict[str, Any]) -> None:
     old, new = _releases(pool, content, "DeepSeek-V4-Flash vLLM 0.33.0")
     rollout = _rollout(pool, new, "running", hours=2)
@@ -67,11 +79,6 @@ def _waiting(gateway: Gateway, pool: Pool, content: dict[str, Any]) -> None:
     _signed(rollout, None, rollout_facts(rollout), "canary clean over one peak")
     wave = rollout.waves.get(number=3)
     _signed(rollout, rollout.waves.get(number=2), wave_facts(rollout, wave), "wave 1 stable")
-    approval_ask(
-        kind="wave", facts=wave_facts(rollout, wave), actor=factories.make_actor("ana"),
-        user=factories.make_person("ana"), rollout=rollout, wave=wave,
-        reason="Canary clean for 22 h; waves 1 and 2 within their limits.",
-    )  # fmt: skip
     for verb, why in (
         ("wave.passed", say("%(unit)s serves at full weight.", unit="dsv4-r2")),
         ("wave.awaiting_approval", say("Waits for approval.")),

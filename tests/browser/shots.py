@@ -105,7 +105,7 @@ def _photograph(
     if "login" in names:
         page.goto(f"{base}/login/")
         page.screenshot(path=target / f"login-{look}.png")
-    sign_in(page, base, "ana")
+    sign_in(page, base, os.environ.get("PERSON", "ana"))
     for name in names:
         if name == "login":
             continue
