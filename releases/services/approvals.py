@@ -139,7 +139,7 @@ def approval_ask(
         after=_words(approval) | {"needed": approval.needed, "alone": approval.needed == 0},
     )
     if approval.needed == 0:
-        _settle(approval, Approval.Decision.APPROVED, None, "")
+        _settle(approval, "approved", None, "")
         _KINDS[kind].decided(approval, actor)
     _ring(approval)
     return approval
@@ -241,14 +241,14 @@ def _sign(approval: Approval, reason: str, actor: Actor, user: Any) -> None:
         after=_words(approval) | {"signatures": count, "needed": approval.needed},
     )
     if count >= approval.needed:
-        _settle(approval, Approval.Decision.APPROVED, user, reason)
+        _settle(approval, "approved", user, reason)
         _KINDS[approval.kind].decided(approval, actor)
 
 
 def _deny(approval: Approval, reason: str, actor: Actor, user: Any) -> None:
     if len(reason.strip()) < REASON_MIN:
         raise NeedsReason(_("A rejection needs a reason. Write why, then send again."))
-    _settle(approval, Approval.Decision.DENIED, user, reason)
+    _settle(approval, "denied", user, reason)
     trail_add(
         actor=actor,
         verb="approval.reject",

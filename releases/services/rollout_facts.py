@@ -105,11 +105,10 @@ def resume_facts(rollout: Rollout, wave: Wave) -> dict[str, Any]:
 
 def guards_of(facts: dict[str, Any]) -> list[Guard]:
     """Judge the guards of facts as they are stored with a request."""
-    names = GuardFacts.__dataclass_fields__
-    values = {name: facts[name] for name in names}
-    return guards(
-        GuardFacts(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
-    )
+    values: dict[str, Any] = {name: facts[name] for name in GuardFacts.__dataclass_fields__}
+    for name, value in values.items():
+        values[name] = tuple(value) if isinstance(value, list) else value
+    return guards(GuardFacts(**values))
 
 
 def unmet_of(found: list[Guard]) -> tuple[str, ...]:

@@ -57,7 +57,9 @@ def rollout_advance(pk: int) -> bool:
     seen = rollout_seen(rollout, waves, fired)
     move = rules.decide_rollout(seen)
     fault_point("rollout-decided")
-    moved = move.wave is not None and _wave_apply(rollout, waves[_place(waves, move)], move)
+    moved = move.wave is not None and _wave_apply(
+        rollout, waves[_place(waves, move)], move.wave, move.direction
+    )
     if move.to is not None:
         moved = _rollout_apply(rollout, waves, move, seen.fired) or moved
     elif move.explanation:
@@ -89,13 +91,10 @@ def _rollout_apply(
     return True
 
 
-def _wave_apply(rollout: Rollout, wave: Wave, move: rules.RolloutMove) -> bool:
-    what: WaveMove = move.wave
+def _wave_apply(rollout: Rollout, wave: Wave, what: WaveMove, direction: str) -> bool:
     refused: tuple[str, ...] = ()
     if what.do:
-        refused = wave_do(
-            rollout=rollout, wave=wave, move=what, direction=move.direction, actor=_RULE
-        )
+        refused = wave_do(rollout=rollout, wave=wave, move=what, direction=direction, actor=_RULE)
     if refused:
         return _wave_explain(rollout, wave, _refused(wave, refused))
     if what.next_step:

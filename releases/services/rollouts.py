@@ -271,11 +271,9 @@ def _resume_facts(approval: Approval) -> dict[str, Any]:
     return resume_facts(_relocked(approval), approval.wave)
 
 
-kind_add(Approval.Kind.ROLLOUT, lambda approval: rollout_facts(approval.rollout), _rollout_decided)
-kind_add(
-    Approval.Kind.WAVE, lambda approval: wave_facts(approval.rollout, approval.wave), _wave_decided
-)
-kind_add(Approval.Kind.RESUME, _resume_facts, _resume_decided)
+kind_add("rollout", lambda approval: rollout_facts(approval.rollout), _rollout_decided)
+kind_add("wave", lambda approval: wave_facts(approval.rollout, approval.wave), _wave_decided)
+kind_add("resume", _resume_facts, _resume_decided)
 
 
 # -- guards
