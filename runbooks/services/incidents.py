@@ -83,8 +83,12 @@ def incident_move(
 
 @transaction.atomic
 def incident_take(*, incident: Incident, user: Any, actor: Actor) -> Incident:
-    """Put an incident into somebody's hands, from whoever had it; an open one is acknowledged by that."""
+    """Put an incident into somebody's hands, from whoever had it; an open one is acknowledged by that.
+
+    Raises Conflict for a closed one.
+    """
     incident = _locked(incident, None)
+    _demand_not_closed(incident)
     changes: dict[str, Any] = {"owner": user}
     if incident.state == rules.OPEN:
         changes["state"] = rules.ACKNOWLEDGED
@@ -107,8 +111,7 @@ def incident_cause(*, incident: Incident, cause: str, actor: Actor, version: int
     if not cause.strip():
         raise NeedsReason(_("Write the cause first."))
     incident = _locked(incident, version)
-    if incident.state == rules.CLOSED:
-        raise Conflict(_("A closed incident is not changed."))
+    _demand_not_closed(incident)
     _update(incident, cause=cause.strip())
     _tell(incident, actor, "incident.cause", say("Cause: %(cause)s", cause=cause.strip()))
     return incident
@@ -131,6 +134,11 @@ def closing_missing(incident: Incident) -> list[str]:
         live_runs=tuple(run.public_id for run in live),
     )
     return rules.closing_refusals(facts)
+
+
+def _demand_not_closed(incident: Incident) -> None:
+    if incident.state == rules.CLOSED:
+        raise Conflict(_("A closed incident is not changed."))
 
 
 def _demand_closable(incident: Incident) -> None:

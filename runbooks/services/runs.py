@@ -26,7 +26,15 @@ from runbooks.services.run_work import missing_param, step_begin
 def run_propose(
     *, incident: Incident | None, shelved: Shelved, params: Mapping[str, str], actor: Actor
 ) -> Run:
-    """Lay out a run of a book for a person to start; the one of the incident when it is there already."""
+    """Lay out a run of a book for a person to start; the one of the incident when it is there already.
+
+    Raises Conflict for an incident that is resolved or closed.
+    """
+    if incident and incident.state not in incident_rules.LIVE:
+        raise Conflict(
+            _("%(incident)s is over: open it again before a book is run for it.")
+            % {"incident": incident}
+        )
     live = Run.objects.filter(
         incident=incident, book_id=shelved.book.id, state__in=rules.LIVE
     ).exclude(incident=None)

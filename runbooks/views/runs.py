@@ -36,7 +36,7 @@ def run_answer(
     pool = row.replica.pool if row.replica else None
     context = {
         "section": "incidents",
-        "topics": [row.topic],
+        "topics": [row.topic, *([row.incident.topic] if row.incident else [])],
         "run": row,
         "pool": pool,
         "mark": mark_of("run", row.state),

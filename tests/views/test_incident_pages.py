@@ -205,6 +205,18 @@ class TestIncident:
         assert incident.runs.filter(state="proposed").count() == 1
         assert incident.runs.first().params == {"unit": "glm52-r1", "incident": incident.public_id}
 
+    def test_what_is_over_is_left_alone(self, ana, incident):
+        Run.objects.update(state="aborted")
+        Incident.objects.update(state="closed")
+        where = f"/incidents/{incident}"
+        for answer in (
+            post(ana, f"{where}/act/", act="take"),
+            post(ana, f"{where}/act/", act="cause", cause="another"),
+            post(ana, f"{where}/runs/", book="case-c"),
+        ):
+            assert answer.status_code == 409
+        assert Run.objects.count() == 1
+
     def test_a_viewer_reads_and_is_told_why_not_more(self, signed_in, incident):
         chen = signed_in("chen")
         assert "Needs role operator" in text_of(chen.get(f"/incidents/{incident}/"))
