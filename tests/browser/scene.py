@@ -43,7 +43,13 @@ from fleet.rules.message import say
 from releases.launchers.docker_mp import Place, plan_render, plan_sha256
 from releases.models import Launch, LaunchPhase, LaunchPosition, Release
 from tests import factories
-from tests.browser import scene_gates, scene_gateway, scene_releases, scene_rollouts
+from tests.browser import (
+    scene_gates,
+    scene_gateway,
+    scene_releases,
+    scene_rollouts,
+    scene_runbooks,
+)
 
 PASSWORD = "flotilla"
 SPARES = {7, 8, 23, 24, 39, 40}
@@ -75,7 +81,11 @@ CONTENT: dict[str, Any] = {
     ],
     "env": {"NCCL_DEBUG": "INFO", "NCCL_SOCKET_IFNAME": "bond0"},
     "golden": [
-        {"id": "zh-arithmetic", "messages": [{"role": "user", "content": "17 + 25"}], "expect": "42"},
+        {
+            "id": "zh-arithmetic",
+            "messages": [{"role": "user", "content": "17 + 25"}],
+            "expect": "42",
+        },
         {
             "id": "en-echo",
             "messages": [{"role": "user", "content": "Repeat exactly: flotilla"}],
@@ -101,6 +111,7 @@ def draw() -> None:
     scene_gates.draw()
     scene_rollouts.draw(CONTENT)
     scene_gateway.draw()
+    scene_runbooks.draw(CONTENT)
     scene_rollouts.ask()
     trail()
     later = timezone.now() + timedelta(hours=1)  # nothing ticks here, and no page should say so

@@ -12,6 +12,7 @@ from typing import Any
 
 PAGES = {
     "login": "/login/",
+    "overview": "/",
     "fleet": "/fleet/",
     "fleet-health": "/fleet/?color=health",
     "fleet-hbm": "/fleet/?color=hbm",
@@ -35,6 +36,12 @@ PAGES = {
     "gate-unproven": "/gates/GR-0001/",
     "gate-failed": "/gates/GR-0002/",
     "gate-running": "/gates/GR-0003/",
+    "incidents": "/incidents/?show=all",
+    "incident": "/incidents/INC-0001/",
+    "incident-new": "/incidents/INC-0002/",
+    "incident-written": "/incidents/INC-0003/",
+    "run": "/runs/RUN-0001/",
+    "run-proposed": "/runs/RUN-0002/",
     "rollouts": "/rollouts/",
     "rollout": "/rollouts/RO-0001/",
     "rollout-halted": "/rollouts/RO-0002/",
