@@ -9,7 +9,18 @@ from django.utils import timezone
 
 from fleet.models import Evidence, Fact, Gpu, Hold, NodeProbe, ProbeRun, Replica, TrailEntry
 from releases.models import Launch, LaunchPhase, LaunchPosition, Release
-from tests.factories import make_command, make_hold, make_node, make_person, make_replica
+from runbooks.models import Incident, RunStep
+from runbooks.services.incidents import incident_note, incident_open
+from runbooks.services.library import book_for
+from runbooks.services.runs import run_propose
+from tests.factories import (
+    make_actor,
+    make_command,
+    make_hold,
+    make_node,
+    make_person,
+    make_replica,
+)
 from tests.live.log_scene import hold_lease, make_launch, night, say, stream_of
 
 pytestmark = pytest.mark.django_db
@@ -189,3 +200,45 @@ def test_the_log_page_of_a_long_night(ask_as_often, ana):
             say(stream_of(launch, position), lines, fence)
 
     ask_as_often("/replicas/glm52-r1/gen/1/log/", grow, few=20, many=2000)
+
+
+def add_incidents(number: Callable[[], int], count: int) -> None:
+    """Units that hang, each with case C waiting for a person."""
+    for _ in range(count):
+        unit = make_replica(f"glm52-r{number()}")
+        incident, _new = incident_open(
+            signature="hang", pool=unit.pool, replica=unit, launch=None, title="it hangs",
+            symptoms=[], began_at=timezone.now(), actor=make_actor(),
+        )  # fmt: skip
+        run_propose(
+            incident=incident,
+            shelved=book_for("hang"),
+            params={"unit": unit.name},
+            actor=make_actor(),
+        )
+
+
+@pytest.mark.parametrize("address", ["/", "/incidents/"])
+def test_the_overview_and_the_list_of_incidents(ask_as_often, address):
+    number = serial(1)
+    ask_as_often(address, lambda count: add_incidents(number, count), many=12)
+
+
+def test_an_incident_with_a_long_timeline_and_many_pieces_of_evidence(ask_as_often):
+    add_incidents(serial(50), 1)
+    incident, launch = Incident.objects.get(), make_launch(1)
+    Incident.objects.update(launch=launch)
+
+    def grow(count: int) -> None:
+        for n in range(count):
+            incident_note(incident=incident, text=f"note {n}", actor=make_actor())
+            piece = Evidence.objects.create(
+                object_kind="launch", object_id=launch.public_id, title="t", origin="o", body=b"x",
+                size_bytes=1, sha256="",
+            )  # fmt: skip
+            for step in RunStep.objects.all():
+                step.evidence.append(piece.pk)
+                step.save()
+
+    ask_as_often(f"/incidents/{incident}/", grow)
+    ask_as_often(f"/runs/{incident.runs.get()}/", grow)
