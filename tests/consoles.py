@@ -72,10 +72,12 @@ class RunningConsole:
     def tick(self) -> None:
         from fleet import tasks
         from releases import tasks as releases
+        from runbooks import tasks as runbooks
 
         tasks.sweep()
         tasks.tick()
         releases.tick()
+        runbooks.tick()
 
     def until(self, predicate: Callable[[], Any], what: str, timeout_s: float = TIMEOUT_S):
         """Tick and look until `predicate()` is true; its value comes back."""

@@ -35,9 +35,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _AT_ONCE = 48
-_SHORTEST_S = (
-    1.0  # a machine under load needs this much for an HTTP answer, however fast a test's clock
-)
+# A machine under load needs this much for an HTTP answer, however fast a test's clock.
+_SHORTEST_S = 3.0
 
 
 class Scraper:

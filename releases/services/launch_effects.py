@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from django.conf import settings
-
 from fleet.execution.dispatch import command_dispatch, subject_create
 from fleet.execution.models import Command, Scrape
 from releases.launchers.docker_mp import argv_of
@@ -128,8 +126,8 @@ def watch_endpoint(launch: Launch) -> None:
             "path": "/v1/chat/completions",
             "body": golden_body(launch, prompt),
             "expect": prompt["expect"],
-            "every_s": GOLDEN_EVERY_S / settings.TIME_SCALE,
-            "timeout_s": max(2.0, 15.0 / settings.TIME_SCALE),
+            "every_s": GOLDEN_EVERY_S,
+            "timeout_s": 15.0,
         },
     )
     Scrape.objects.update_or_create(
@@ -139,8 +137,8 @@ def watch_endpoint(launch: Launch) -> None:
             "kind": "metrics",
             "path": "/metrics",
             "keep": METRIC_FAMILIES,
-            "every_s": METRICS_EVERY_S / settings.TIME_SCALE,
-            "timeout_s": max(2.0, 5.0 / settings.TIME_SCALE),
+            "every_s": METRICS_EVERY_S,
+            "timeout_s": 5.0,
         },
     )
 

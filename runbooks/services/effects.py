@@ -17,6 +17,7 @@ from fleet.rules.message import say
 from fleet.services.holds import hold_add
 from fleet.services.trail import Actor
 from releases.models import Launch
+from releases.rules.triggers import GOLDEN_MISSES
 from releases.services import launch_effects
 from releases.services.endpoints import endpoint_agrees, endpoint_of, endpoint_set
 from releases.services.evidence import command_freeze, stored_log_freeze
@@ -74,7 +75,7 @@ def _ramp_poll(work: Work) -> Outcome | None:
     endpoint = launch and endpoint_of(launch)
     if not launch or not endpoint:
         return failed(say("The unit is behind no gateway any more."))
-    if (golden := golden_row(launch)) and golden.misses >= 2:
+    if (golden := golden_row(launch)) and golden.misses >= GOLDEN_MISSES:
         endpoint_set(launch=launch, weight=0, actor=_actor(work), reason=golden.error)
         return failed(say("The golden probe failed: %(why)s", why=golden.error))
     steps, facts = work.args["steps"], work.step.facts

@@ -16,6 +16,7 @@ from fleet.rules.message import say
 from fleet.services.trail import Actor
 from releases.models import GateRun, Launch, LaunchPosition
 from releases.rules import gates
+from releases.rules.triggers import GOLDEN_MISSES
 from releases.services.evidence import last_lines
 from releases.services.gates import GateRefused, gate_start
 from runbooks.rules.lag import WatchdogSeen, judge_lag
@@ -159,6 +160,8 @@ def _golden_poll(work: Work) -> Outcome | None:
         return None
     if row.ok_at and row.ok_at >= since and not row.misses:
         return passed(say("The golden prompt was answered exactly."))
+    if row.misses < GOLDEN_MISSES:
+        return None
     return failed(row.error or say("The golden prompt was not answered."))
 
 
