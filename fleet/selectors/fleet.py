@@ -163,7 +163,8 @@ def _cell(text: str) -> GpuCell:
 def pools_seen() -> tuple[list[PoolSeen], ControlState | None]:
     """Return every pool with its units in order, and the state of the console; None of it without pools. One query."""
     units = (
-        units_present().filter(pool=OuterRef("pk"))
+        units_present()
+        .filter(pool=OuterRef("pk"))
         .order_by("name")
         .values(row=JSONObject(n="name", s=shown_state(), e="explanation", g="generation"))
     )

@@ -34,18 +34,22 @@ def unit_rows() -> list[UnitRow]:
         .order_by("position")
         .values("node__host__name")
     )
-    rows = units_present().order_by("pool__position", "pool__slug", "name").values_list(
-        "name",
-        shown_state(),
-        "explanation",
-        "generation",
-        "state_at",
-        "pool__slug",
-        "pool__name",
-        "pool__tone",
-        "pool__shape",
-        "pool__unit_gpus",
-        ArraySubquery(nodes),
+    rows = (
+        units_present()
+        .order_by("pool__position", "pool__slug", "name")
+        .values_list(
+            "name",
+            shown_state(),
+            "explanation",
+            "generation",
+            "state_at",
+            "pool__slug",
+            "pool__name",
+            "pool__tone",
+            "pool__shape",
+            "pool__unit_gpus",
+            ArraySubquery(nodes),
+        )
     )
     return sorted((UnitRow(*row) for row in rows), key=_order(rows))
 

@@ -32,7 +32,9 @@ def test_a_frozen_engine_answers_health_and_makes_no_token(units: Units) -> None
     assert replies[0].json["choices"][0]["message"]["content"] == "6 * 7 = 42"
 
 
-def test_an_engine_that_answers_wrong_does_so_in_streams_too_and_stays_healthy(units: Units) -> None:
+def test_an_engine_that_answers_wrong_does_so_in_streams_too_and_stays_healthy(
+    units: Units,
+) -> None:
     head = units.serving_small()
     units.fault(head, {"id": "F-1", "name": "answer.wrong", "args": {}})
 
