@@ -243,4 +243,4 @@ def _decided(approval: Approval, actor: Actor) -> None:
         _move(_locked(approval.release), rules.REVIEWED, rule, reviewed_at=Now())
 
 
-kind_add(Approval.Kind.RELEASE.value, _facts_of, _decided)
+kind_add(str(Approval.Kind.RELEASE), _facts_of, _decided)
