@@ -34,7 +34,7 @@ def node_path(
 
 
 _DOWN = frozenset({"stopping", "failed", "lost"})
-_RUNNING = frozenset({"ready", "serving", "draining"})
+_RUNNING = ("ready", "serving", "draining")  # in this order wherever the table is gone through
 
 REPLICA_MOVES: dict[str, frozenset[str]] = {
     "planned": frozenset({"reserved"}),
@@ -43,7 +43,7 @@ REPLICA_MOVES: dict[str, frozenset[str]] = {
     "launching": frozenset({"warming"}) | _DOWN,
     "warming": frozenset({"ready"}) | _DOWN,
     # what the gateway gives a running unit, as it was read back: traffic, none, or the rest of its sessions
-    **{state: (_RUNNING - {state}) | _DOWN for state in _RUNNING},
+    **{state: frozenset(_RUNNING) - {state} | _DOWN for state in _RUNNING},
     "stopping": frozenset({"stopped", "failed", "lost"}),
     "failed": frozenset({"reserved", "stopping", "stopped", "lost"}),
     # its nodes may still run something: whole again only through a proved stop
