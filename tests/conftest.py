@@ -9,6 +9,7 @@ from typing import Any
 
 import hypothesis
 import pytest
+from django.utils import translation
 
 from tests import services, waiting
 from tests.children import Child, end_child, start_child
@@ -75,6 +76,13 @@ def servers() -> services.TestServices:
 def _servers_unless_pure(request: pytest.FixtureRequest) -> None:
     if not all(map(_is_pure, request.session.items)):
         request.getfixturevalue("servers")
+
+
+@pytest.fixture(autouse=True)
+def _english() -> Iterator[None]:
+    """A page in another language leaves its language behind in the thread; the next test begins without."""
+    yield
+    translation.deactivate()
 
 
 @pytest.fixture(scope="session")

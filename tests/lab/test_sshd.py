@@ -48,10 +48,11 @@ def test_each_node_has_its_own_key_address_and_environment(paper: Lab) -> None:
 
 def test_the_inventory_is_what_an_import_needs(paper: Lab) -> None:
     first, second = paper.inventory()
+    gateway = paper.gateway_row()
 
     assert {"name", "address", "ssh_port", "user", "leaf", "rack", "model_root", "node_class",
             "host_key", "origin"} <= set(first)  # fmt: skip
     assert Path(first["model_root"]).is_dir()
     assert first["host_key"].startswith("ssh-ed25519 ")
     known = paper.known_hosts_path.read_text().splitlines()
-    assert known == [f"[{row['address']}]:2222 {row['host_key']}" for row in (first, second)]
+    assert known == [f"[{row['address']}]:2222 {row['host_key']}" for row in (first, second, gateway)]
