@@ -17,6 +17,7 @@ from runbooks.models import Incident, Run, RunStep
 from runbooks.rules import incident as incident_rules
 from runbooks.rules import run as rules
 from runbooks.rules.book import Step, fill
+from runbooks.selectors.run_page import nodes_to_name
 from runbooks.services.incidents import incident_move
 from runbooks.services.library import Shelved, book_frozen
 from runbooks.services.run_moves import run_move, run_ring, step_move
@@ -248,5 +249,24 @@ def _give_params(run: Run, planned: Step, params: Mapping[str, str]) -> None:
     declared = set(book_frozen(run.book_id, run.book_text).params)
     if unknown := sorted(set(given) - declared):
         raise Refused(_("The book has no parameter %(name)s.") % {"name": unknown[0][:40]})
+    for name, value in given.items():
+        _demand_fitting(run, name, value)
     run.params = {**run.params, **given}
     Run.objects.filter(pk=run.pk).update(params=run.params)
+
+
+def _demand_fitting(run: Run, name: str, value: str) -> None:
+    """What a run is about is settled: its pool decided who may act in it, so no form points it elsewhere."""
+    known = run.params.get(name)
+    if known and known != value:
+        raise Refused(
+            _("%(param)s is %(known)s in this run; it cannot become %(given)s.")
+            % {"param": name, "known": known, "given": value[:60]}
+        )
+    if name == "unit" and not Replica.objects.filter(name=value).exists():
+        raise Refused(_("No unit is called %(name)s.") % {"name": value[:60]})
+    if name == "node" and run.replica_id and value not in nodes_to_name(run):
+        raise Refused(
+            _("%(node)s is no node of this unit: choose one of %(nodes)s.")
+            % {"node": value[:60], "nodes": ", ".join(nodes_to_name(run)) or "-"}
+        )

@@ -14,8 +14,8 @@ from fleet.services.trail import actor_of
 from fleet.views.proof import prove
 from runbooks.models import Run
 from runbooks.rules.book import Step
-from runbooks.services.library import book_frozen
 from runbooks.services.runs import run_abort, run_start, run_take, step_confirm, step_record
+from runbooks.views.run_drawn import book_of
 from runbooks.views.runs import run_answer, run_or_404
 
 _PARAM = "param-"
@@ -45,8 +45,12 @@ def halt(request: HttpRequest, name: str) -> HttpResponse:
 def step_act(request: HttpRequest, name: str, step: str) -> HttpResponse:
     """Confirm a step, try it again, or record what a person saw of it."""
     row, what = run_or_404(name), request.POST.get("act", "")
+    planned = _planned(row, step)
+    if planned.who == "approver":
+        pool = row.replica.pool.slug if row.replica else None
+        permit_demand(request.user, "approval.sign", pool)
     if what == "confirm":
-        return _confirm(request, row, step)
+        return _confirm(request, row, planned)
     if what not in ("passed", "failed", "skipped"):
         raise Refused(_("Nothing is called %(act)s here.") % {"act": what[:20]})
     step_record(
@@ -59,11 +63,7 @@ def step_act(request: HttpRequest, name: str, step: str) -> HttpResponse:
     return redirect("run", name)
 
 
-def _confirm(request: HttpRequest, row: Run, step_id: str) -> HttpResponse:
-    planned = _planned(row, step_id)
-    if planned.who == "approver":
-        pool = row.replica.pool.slug if row.replica else None
-        permit_demand(request.user, "approval.sign", pool)
+def _confirm(request: HttpRequest, row: Run, planned: Step) -> HttpResponse:
     typed = request.POST.get("typed", "")
     if planned.meaning.risk == "destructive" and not prove(request):
         # answered, not raised: a wrong password must stay counted
@@ -77,13 +77,13 @@ def _confirm(request: HttpRequest, row: Run, step_id: str) -> HttpResponse:
         for key, value in request.POST.items()
         if key.startswith(_PARAM)
     }
-    step_confirm(run=row, step_id=step_id, typed=typed, params=given, actor=actor_of(request))
+    step_confirm(run=row, step_id=planned.id, typed=typed, params=given, actor=actor_of(request))
     return redirect("run", row.public_id)
 
 
 def _planned(row: Run, step_id: str) -> Step:
-    steps = book_frozen(row.book_id, row.book_text).steps
-    found = next((one for one in steps if one.id == step_id), None)
+    book = book_of(row)  # None: today's catalogue cannot read it, and the page says so
+    found = next((one for one in book.steps if one.id == step_id), None) if book else None
     if found is None:
         raise Refused(_("%(run)s has no step %(step)s.") % {"run": row, "step": step_id[:41]})
     return found

@@ -16,7 +16,14 @@ from runbooks.services.incidents import incident_open
 from runbooks.services.library import book_for
 from runbooks.services.run_tick import runs_advance
 from runbooks.services.runs import run_propose, run_start
-from tests.factories import make_actor, make_nodes, make_person, make_replica
+from tests.factories import (
+    make_actor,
+    make_node,
+    make_nodes,
+    make_person,
+    make_pool,
+    make_replica,
+)
 from tests.traffic import make_release
 
 pytestmark = pytest.mark.django_db
@@ -254,6 +261,36 @@ class TestRun:
         )
         assert answer.status_code == 302
         assert Hold.objects.get().node.name == "h100-002"
+
+    def test_no_form_points_a_run_at_another_unit_or_node(self, ana, run):
+        """The pool of its unit decided who may act in it."""
+        before = run.params
+        make_replica("dsv4-r1", pool=make_pool("dsv4"), nodes=[make_node("h100-009")])
+        other = {
+            "stop": {"param-unit": "dsv4-r1", "typed": "dsv4-r1"},
+            "cordon": {"param-node": "h100-009"},
+        }
+        for name, fields in other.items():
+            step = ask(run, name)
+            answer = post(ana, f"/runs/{run}/steps/{name}/", act="confirm", **fields)
+            assert answer.status_code == 422
+            step.refresh_from_db()
+            assert step.state == rules.ASKED
+        run.refresh_from_db()
+        assert run.params == before
+        assert not Hold.objects.exists()
+
+    def test_what_waits_for_an_approver_is_recorded_by_nobody_else(self, signed_in, run):
+        text = run.book_text.replace('id = "paths"\n', 'id = "paths"\nwho = "approver"\n')
+        assert text != run.book_text
+        Run.objects.update(book_text=text)
+        step = ask(run, "paths")
+        RunStep.objects.filter(pk=step.pk).update(state=rules.UNKNOWN)
+        for name, status in (("ana", 403), ("bo", 302)):
+            answer = post(
+                signed_in(name), f"/runs/{run}/steps/paths/", act="passed", words="read all 16 logs"
+            )
+            assert answer.status_code == status, name
 
     def test_what_is_unknown_is_settled_by_what_a_person_saw(self, ana, run):
         step = ask(run, "paths")
