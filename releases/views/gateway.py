@@ -156,7 +156,7 @@ def _reason(request: HttpRequest) -> str:
 
 
 def _weight(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text[:4]) <= WEIGHT_MAX):
+    if not (text.isascii() and text.isdigit() and len(text) <= 3 and int(text) <= WEIGHT_MAX):
         raise Refused(
             _("A weight is a whole number from 0 to %(max)d, found “%(found)s”.")
             % {"max": WEIGHT_MAX, "found": text[:20]}

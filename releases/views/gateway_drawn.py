@@ -112,7 +112,7 @@ def unit_drawn(seen: UnitSeen) -> dict[str, Any]:
         "is_down": bool(seen.row and seen.row.mode == "ready" and not seen.row.is_up),
         "mark": mark_of("replica", replica.shown_state),
         "drain": drain_drawn(seen.drain) if seen.drain else None,
-        "stop_reason": endpoint.launch.stop_reason,
+        "stop_reason": said(endpoint.launch.stop_reason, _),
     }
 
 
@@ -144,7 +144,7 @@ def ending_drawn(launch: Launch) -> dict[str, Any]:
         "is_served": endpoint is not None and launch.state == Launch.State.READY,
         "running": endpoint.seen_running if endpoint is not None and is_known else None,
         "drain": drain_drawn(drain) if drain else None,
-        "reason": launch.stop_reason,
+        "reason": said(launch.stop_reason, _),
         "minutes": round(DEADLINE_S / 60),
     }
 

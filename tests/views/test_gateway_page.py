@@ -7,6 +7,7 @@ import pytest
 from django.utils import timezone
 
 from fleet.execution.models import Command, Subject
+from fleet.rules.message import say
 from releases.models import Drain, Gateway, Launch
 from releases.services.endpoints import endpoint_open, endpoint_set
 from releases.services.gateways import unit_follow
@@ -98,7 +99,7 @@ def test_an_operator_gives_a_weight_with_a_reason(ana, launch):
     assert endpoint(launch).weight == 40
 
 
-@pytest.mark.parametrize("wrong", ["101", "-1", "ten", "", "1.5"])
+@pytest.mark.parametrize("wrong", ["101", "-1", "ten", "", "1.5", "0000101"])
 def test_what_is_no_weight_is_refused_in_words(ana, launch, wrong):
     answer = give(ana, launch, weight=wrong)
     assert answer.status_code == 422
@@ -127,6 +128,12 @@ def test_draining_asks_for_a_drain_and_shows_what_it_waits_for(ana, launch, gate
     text = page(ana, "?unit=glm52-r1")
     assert "to the deadline" in text
     assert "This puts it back into traffic and ends its drain." in text
+
+
+def test_why_a_unit_is_to_be_stopped_is_told_in_words(ana, launch):
+    reason = say("Wave %(n)s of %(rollout)s.", n=3, rollout="RO-0007")
+    Launch.objects.filter(pk=launch.pk).update(stop_reason=reason)
+    assert "Wave 3 of RO-0007." in page(ana, "?unit=glm52-r1")
 
 
 def test_a_unit_that_is_not_ready_gets_no_traffic(ana, launch):
