@@ -216,10 +216,13 @@ def _golden_problems(content: dict[str, Any]) -> list[Problem]:
     """Ready is evidence: without a golden prompt and its answer, no launch could ever prove itself (law 3)."""
     prompts = content.get("golden") or []
     whole = [row for row in prompts if row.get("id") and row.get("messages") and row.get("expect")]
-    if whole and len(whole) == len(prompts) == len({row["id"] for row in prompts}):
-        return []
-    expected = say("at least one prompt, each with its own id, messages and answer")
-    return [Problem("golden", expected, str(len(whole)))]
+    if not (whole and len(whole) == len(prompts) == len({row["id"] for row in prompts})):
+        expected = say("at least one prompt, each with its own id, messages and answer")
+        return [Problem("golden", expected, str(len(whole)))]
+    # The id is part of the purpose of each question and of its row: both have an end.
+    expected = say("ids of at most 80 characters without blanks")
+    strange = [str(row["id"]) for row in prompts if not SLUG.fullmatch(str(row["id"]))]
+    return [Problem("golden", expected, strange[0])] if strange else []
 
 
 def _pairs(content: dict[str, Any]) -> list[tuple[str, str | None]]:

@@ -6,6 +6,8 @@ be sealed is rules/content.py's: a draft keeps what was typed.
 
 import copy
 import json
+import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,6 +27,8 @@ FIELDS = (
     "golden",
 )
 LINE_MAX = 2000
+_DEPTH_MAX = 12  # a list of prompts, of messages, of their parts, and a tool's schema
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 class BadField(ValueError):
@@ -140,7 +144,26 @@ def _golden(text: str) -> list[dict[str, Any]]:
         raise BadField(
             say("Golden prompts: expected a list of prompts with id, messages and expect.")
         )
+    if not _is_storable(rows, _DEPTH_MAX):
+        raise BadField(
+            say(
+                "Golden prompts: expected at most %(depth)s levels, whole characters without NUL, and finite numbers.",
+                depth=_DEPTH_MAX,
+            )
+        )
     return rows
+
+
+def _is_storable(value: Any, depth: int) -> bool:
+    """JSON as the database keeps it: an escape may hide a NUL or half a character, and NaN is no JSON."""
+    if isinstance(value, str):
+        return _UNSTORABLE.search(value) is None
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, dict | list):
+        parts = [*value, *value.values()] if isinstance(value, dict) else value
+        return depth > 0 and all(_is_storable(part, depth - 1) for part in parts)
+    return True
 
 
 def _is_prompt(row: Any) -> bool:

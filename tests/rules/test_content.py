@@ -85,7 +85,13 @@ def test_a_file_behind_a_flag_is_pinned_by_its_hash():
 
 @pytest.mark.parametrize(
     "golden",
-    [[], [{"id": "a"}], CONTENT["golden"] * 2],
+    [
+        [],
+        [{"id": "a"}],
+        CONTENT["golden"] * 2,
+        [{**CONTENT["golden"][0], "id": "x" * 81}],
+        [{**CONTENT["golden"][0], "id": "a/b#1"}],
+    ],
 )
 def test_without_a_golden_prompt_of_its_own_name_nothing_could_prove_itself(golden):
     assert wheres(content_with("golden", golden)) == ["golden"]

@@ -8,6 +8,9 @@ from releases.rules.draft import PIN_FIELDS, BadField, blank_content, draft_cont
 from tests.contents import CONTENT, content_with
 
 
+PROMPT = '[{"id": "a", "messages": [{"role": "user", "content": %s}], "expect": "y"}]'
+
+
 def test_what_is_not_edited_comes_back_as_it_was():
     assert draft_content(draft_fields(CONTENT), CONTENT) == CONTENT
 
@@ -60,6 +63,11 @@ def test_lines_are_flags_and_variables():
         ("golden", "[" * 100_000, "expected JSON"),
         ("golden", '{"id": "a"}', "expected a list"),
         ("golden", '[{"id": "a", "messages": "x", "expect": "y"}]', "expected a list"),
+        ("golden", PROMPT % r'"\u0000"', "without NUL"),
+        ("golden", PROMPT % r'"\ud83d"', "whole characters"),
+        ("golden", PROMPT % "NaN", "finite numbers"),
+        ("golden", PROMPT % "1e999", "finite numbers"),
+        ("golden", PROMPT % ("[" * 200 + "]" * 200), "at most 12 levels"),
     ],
 )
 def test_what_cannot_be_read_is_named(field, text, words):
