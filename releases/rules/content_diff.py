@@ -4,6 +4,7 @@ The pieces are those of the manual's fixed set: a change of any of them changes 
 (A 4.1 and its questions on rollback), so that none is "only" a change. What each needs besides a relaunch is a table.
 """
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -89,10 +90,7 @@ def content_fields(content: dict[str, Any]) -> dict[tuple[str, str], str]:
         | _named(content, "shape")
         | {flag: value for flag, value in flags.items() if flag not in PROTOCOL_FLAGS}
         | {f"env {name}": str(env[name]) for name in sorted(env)},
-        GOLDEN: {
-            f"golden {prompt.get('id')}": str(prompt.get("expect"))
-            for prompt in content.get("golden") or []
-        },
+        GOLDEN: _golden(content.get("golden") or []),
     }
     return {
         (piece, field): value
@@ -108,6 +106,18 @@ def _named(content: dict[str, Any], part: str) -> dict[str, str]:
         where: found[where]
         for where in sorted(found, key=lambda where: (_ORDER.get(where, len(_ORDER)), where))
     }
+
+
+def _golden(prompts: list[dict[str, Any]]) -> dict[str, str]:
+    """The answer of each prompt, and everything else of it: another question is another proof."""
+    found = {}
+    for prompt in prompts:
+        asked = {key: value for key, value in prompt.items() if key not in ("id", "expect")}
+        found[f"golden {prompt.get('id')}"] = str(prompt.get("expect"))
+        found[f"golden {prompt.get('id')} asked"] = json.dumps(
+            asked, ensure_ascii=False, sort_keys=True
+        )
+    return found
 
 
 def _words(value: Any) -> str:

@@ -31,7 +31,14 @@ def test_what_is_added_removed_and_changed_is_told_apart():
 
 
 def test_every_value_that_is_pinned_is_compared():
-    assert len(content_fields(CONTENT)) == 4 + 3 + 4 + 2 + 1 + 6 + 2 + 1 + 1
+    assert len(content_fields(CONTENT)) == 4 + 3 + 4 + 2 + 1 + 6 + 2 + 1 + 2
+
+
+def test_another_question_with_the_same_answer_is_a_change():
+    prompt = {**CONTENT["golden"][0], "messages": [{"role": "user", "content": "anything"}]}
+    changes = content_diff(CONTENT, content_with("golden", [prompt]))
+    assert [(change.piece, change.kind) for change in changes] == [("golden", "changed")]
+    assert "anything" in changes[0].after
 
 
 @pytest.mark.parametrize(
