@@ -7,7 +7,6 @@ from releases.rules.content import content_problems
 from releases.rules.draft import PIN_FIELDS, BadField, blank_content, draft_content, draft_fields
 from tests.contents import CONTENT, content_with
 
-
 PROMPT = '[{"id": "a", "messages": [{"role": "user", "content": %s}], "expect": "y"}]'
 
 
