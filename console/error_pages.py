@@ -9,16 +9,16 @@ from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.utils.translation import gettext as _
 
+# Words that Django says of itself, in English whatever the language: of its resolver, and of get_object_or_404.
+_OF_THE_FRAMEWORK = ("tried", "matches the given query")
+
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Answer 404 in the shell, with the sentence of whoever looked in vain."""
     told = str(exception.args[0]) if isinstance(exception, Http404) and exception.args else ""
-    message = (
-        told
-        if told and "tried" not in told
-        else _("No page has this address. It may have been renamed.")
-    )
-    context = {"message": message, "request_id": getattr(request, "request_id", "")}
+    if not told or any(words in told for words in _OF_THE_FRAMEWORK):
+        told = _("No page has this address. It may have been renamed.")
+    context = {"message": told, "request_id": getattr(request, "request_id", "")}
     return render(request, "404.html", context, status=404)
 
 

@@ -76,6 +76,8 @@ STATE_WORDS = [
     "golden",
     "stream",
     "transport",
+    # the triggers of a rollout
+    "error_rate",
 ]
 _PLAIN = frozenset({"_", "_lazy", "gettext", "gettext_lazy", "say"})
 _PLURAL = frozenset({"ngettext", "ngettext_lazy"})

@@ -16,6 +16,7 @@ from django.utils.translation import gettext as _
 
 from fleet.doorbell import ring
 from fleet.models import Hold, Node
+from fleet.rules.message import say
 from fleet.rules.refusals import Conflict, NeedsReason, NotAllowed, Refused
 from fleet.selectors.scope import pools_of_nodes
 from fleet.services.permits import permit_demand
@@ -164,7 +165,7 @@ def holds_expire() -> int:
     over = list(Hold.objects.filter(lifted_at=None, expires_at__lte=Now()))
     if not over:
         return 0
-    return holds_lift(holds=over, reason="its time is over", actor=rule_actor("hold-expiry"))
+    return holds_lift(holds=over, reason=say("its time is over"), actor=rule_actor("hold-expiry"))
 
 
 def _lock(node_ids: Iterable[int]) -> list[Node]:

@@ -57,7 +57,7 @@ def _lift_reachable() -> int:
     back = list(Hold.objects.filter(lifted_at=None, owner=REACH, node__host__reach=Host.Reach.OK))
     if not back:
         return 0
-    return holds_lift(holds=back, reason="it answers again", actor=rule_actor(REACH))
+    return holds_lift(holds=back, reason=say("it answers again"), actor=rule_actor(REACH))
 
 
 @transaction.atomic

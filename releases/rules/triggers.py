@@ -56,12 +56,13 @@ def judge_golden(readings: tuple[GoldenReading, ...], limits: Limits) -> Trigger
     limit = say("%(count)s misses in a row", count=GOLDEN_MISSES)
     for one in readings:
         if one.misses >= GOLDEN_MISSES:
-            pattern = (
-                "%(unit)s: wrong answer %(misses)s times"
+            # Each sentence whole inside say(): what stands elsewhere is not collected for translation.
+            found = (
+                say("%(unit)s: wrong answer %(misses)s times", unit=one.unit, misses=one.misses)
                 if one.is_wrong_answer
-                else "%(unit)s: no answer %(misses)s times"
+                else say("%(unit)s: no answer %(misses)s times", unit=one.unit, misses=one.misses)
             )
-            return Trigger(GOLDEN, FIRED, say(pattern, unit=one.unit, misses=one.misses), limit)
+            return Trigger(GOLDEN, FIRED, found, limit)
     silent = [one.unit for one in readings if one.age_s is None or one.age_s > limits.stale_s]
     if silent or not readings:
         return Trigger(

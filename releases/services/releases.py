@@ -187,7 +187,9 @@ def _supersede(pk: int) -> bool:
     release = _locked(Release(pk=pk))
     if not _left_behind().filter(pk=pk).exists():
         return False
-    _move(release, rules.SUPERSEDED, rule_actor("release-settle"), reason="no unit of it is left")
+    _move(
+        release, rules.SUPERSEDED, rule_actor("release-settle"), reason=say("no unit of it is left")
+    )
     return True
 
 
@@ -212,7 +214,11 @@ def _move(release: Release, to: str, actor: Actor, *, reason: str = "", **change
     if to not in rules.RELEASE_MOVES[before]:
         raise Conflict(
             _("%(release)s is %(found)s and cannot become %(to)s. Reload the page.")
-            % {"release": release.public_id, "found": before, "to": to}
+            % {
+                "release": release.public_id,
+                "found": said(say(before), _),
+                "to": said(say(to), _),
+            }
         )
     changes = {"state": to, **changes}
     Release.objects.filter(pk=release.pk).update(**changes, version=F("version") + 1)
