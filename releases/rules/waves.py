@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from fleet.rules.message import say
+from fleet.rules.message import said, say
 
 PENDING, AWAITING, DRAINING, REPLACING = "pending", "awaiting_approval", "draining", "replacing"
 WARMING, SHIFTING, OBSERVING = "warming", "shifting", "observing"
@@ -31,6 +31,14 @@ FORWARD, BACK = "forward", "back"
 FULL_WEIGHT = 100
 
 
+class BadStrategy(ValueError):
+    """A strategy that cannot be meant; `sentence` names the field, what was expected and what was found."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(said(sentence))
+        self.sentence = sentence
+
+
 @dataclass(frozen=True)
 class Strategy:
     """How a pool is taken to another release. Times in seconds, weights in percent of a full unit."""
@@ -45,10 +53,15 @@ class Strategy:
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> "Strategy":
-        """Read the stored form. Raises ValueError naming the field, what was expected and what was found."""
+        """Read the stored form. Raises BadStrategy naming the field, what was expected and what was found."""
         unknown = sorted(set(data) - set(cls.__dataclass_fields__))
         if unknown:
-            raise ValueError(f"strategy: expected only known fields, found {', '.join(unknown)}")
+            raise BadStrategy(
+                say(
+                    "strategy: expected only known fields, found %(found)s",
+                    found=", ".join(unknown),
+                )
+            )
         values: dict[str, Any] = {
             k: tuple(v) if isinstance(v, list) else v for k, v in data.items()
         }
@@ -61,21 +74,41 @@ class Strategy:
             weights = getattr(self, name)
             whole = all(isinstance(w, int) and 1 <= w <= FULL_WEIGHT for w in weights)
             if not weights or not whole or list(weights) != sorted(set(weights)):
-                raise ValueError(f"{name}: expected rising percents of 1 to 100, found {weights!r}")
+                raise BadStrategy(
+                    say(
+                        "%(field)s: expected rising percents of 1 to 100, found %(found)s",
+                        field=name,
+                        found=_listed(weights),
+                    )
+                )
         if self.wave_weights[-1] != FULL_WEIGHT:
-            raise ValueError(f"wave_weights: expected 100 at the end, found {self.wave_weights!r}")
+            found = _listed(self.wave_weights)
+            raise BadStrategy(
+                say("wave_weights: expected 100 at the end, found %(found)s", found=found)
+            )
         for name in ("observe_s", "drain_deadline_s", "min_requests"):
             value = getattr(self, name)
             if not isinstance(value, int | float) or not 0 <= value <= 86_400:
-                raise ValueError(f"{name}: expected 0 to 86400, found {value!r}")
+                raise BadStrategy(
+                    say("%(field)s: expected 0 to 86400, found %(found)s", field=name, found=value)
+                )
         for name, allowed in (
             ("on_trigger", ("ask", "rollback")),
             ("approve", ("every", "canary")),
         ):
             if getattr(self, name) not in allowed:
-                raise ValueError(
-                    f"{name}: expected one of {allowed}, found {getattr(self, name)!r}"
+                raise BadStrategy(
+                    say(
+                        "%(field)s: expected one of %(allowed)s, found %(found)s",
+                        field=name,
+                        allowed=", ".join(allowed),
+                        found=getattr(self, name),
+                    )
                 )
+
+
+def _listed(weights: Any) -> str:
+    return ", ".join(map(str, weights)) or "-"
 
 
 # -- one wave

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 
+from fleet.execution.message import sentence_in
 from fleet.models import Pool, Replica
 from fleet.rules.message import say
 from fleet.services.trail import Actor, trail_add
@@ -57,7 +58,7 @@ def rollout_create(
     try:
         Strategy.from_data(strategy)
     except (ValueError, TypeError) as error:
-        refusals.append(str(error))
+        refusals.append(sentence_in(error))
     if refusals:
         raise RolloutRefused(refusals)
     rollout = Rollout.objects.create(

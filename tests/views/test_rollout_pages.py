@@ -65,7 +65,16 @@ class TestNew:
             wave_weights="10, 50",
         )  # fmt: skip
         assert refused.status_code == 409
-        assert "wave_weights: expected 100 at the end" in html(refused)
+        assert "wave_weights: expected 100 at the end, found 10, 50" in html(refused)
+
+    def test_in_chinese_a_bad_strategy_is_told_in_chinese(self, signed_in):
+        world = make_world(units=2)
+        refused = post(
+            signed_in("ana", language="zh-hans"), "/rollouts/new/", pool="glm52",
+            release=str(world.new.pk), reason="faster", observe_min="9999",
+        )  # fmt: skip
+        assert refused.status_code == 409
+        assert "expected" not in html(refused)
 
     def test_an_operator_of_another_pool_may_not(self, signed_in, client):
         from tests.factories import make_pool
