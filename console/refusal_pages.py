@@ -9,6 +9,7 @@ from django.shortcuts import render
 from django.utils.translation import gettext as _
 
 from fleet.models import TrailEntry
+from fleet.rules import policy
 from fleet.rules.refusals import Refused, Stale
 
 RETRY_S = {409: 2, 429: 20}
@@ -30,7 +31,9 @@ def refusal_page(request: HttpRequest, refusal: Refused) -> HttpResponse:
             "subject": refusal.subject,
             "posted": refusal.posted,
             "found": refusal.found,
-            "changes": _changes(refusal, dict(context["typed"])),
+            # a field of one line would lose the breaks of what was typed in one of many, and send that again
+            "many_lines": [name for name, value in context["typed"] if "\n" in value],
+            "changes": _changes(request, refusal, dict(context["typed"])),
         }
     template = "conflict.html" if isinstance(refusal, Stale) else "refusal.html"
     response = render(request, template, context, status=refusal.status)
@@ -58,9 +61,9 @@ def _typed(request: HttpRequest) -> list[tuple[str, str]]:
     ]
 
 
-def _changes(stale: Stale, typed: dict[str, str]) -> list[dict[str, Any]]:
+def _changes(request: HttpRequest, stale: Stale, typed: dict[str, str]) -> list[dict[str, Any]]:
     """What others did to the object lately, newest first, with the posted value beside each of theirs."""
-    kind = type(stale.subject)._meta.model_name
+    kind = policy.entry_of(request.resolver_match.view_name).scope
     rows = TrailEntry.objects.filter(object_kind=kind, object_id=str(stale.subject))
     return [
         {

@@ -179,7 +179,9 @@ def test_a_viewer_reads_and_may_not_start_or_cancel(signed_in, launch, run):
 def test_cancelling_needs_a_reason_and_the_page_as_it_is(ana, run):
     address = f"/gates/{run.public_id}/cancel/"
     assert post(ana, address, reason=" ", base_version=run.version).status_code == 422
-    assert post(ana, address, reason="wrong unit", base_version=run.version + 1).status_code == 409
+    stale = post(ana, address, reason="wrong unit", base_version=run.version + 1)
+    assert stale.status_code == 409
+    assert "gate.start" in stale.content.decode(), "it tells what others did"
     assert GateRun.objects.get().state == "queued"
     assert post(ana, address, reason="wrong unit", base_version=run.version).status_code == 302
     assert GateRun.objects.get().state == "cancelled"

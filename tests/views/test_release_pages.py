@@ -1,3 +1,4 @@
+import re
 import uuid
 
 import pytest
@@ -174,6 +175,15 @@ class TestForms:
     def test_an_older_page_changes_nothing(self, ana, drafted):
         key = {"idempotency_key": str(uuid.uuid4()), "base_version": 99, "title": "x"}
         assert ana.post(f"/releases/{drafted.public_id}/edit/", key).status_code == 409
+
+    def test_lines_come_back_as_lines_when_somebody_was_faster(self, ana, drafted):
+        lines = "--max-num-seqs 24\r\n--seed 7"
+        key = {"idempotency_key": str(uuid.uuid4()), "base_version": 99, "title": "x"}
+        answer = ana.post(f"/releases/{drafted.public_id}/edit/", {**key, "args": lines})
+        kept = re.search(
+            r'<textarea[^>]* name="args"[^>]*>\n(.*?)</textarea>', answer.content.decode(), re.S
+        )
+        assert kept[1].split() == lines.split()
 
     def test_sealing_what_is_not_pinned_is_refused_by_name(self, ana, serving):
         draft = draft_from(serving, content_with("image.digest", "latest"))
