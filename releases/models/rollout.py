@@ -2,6 +2,7 @@
 
 from django.conf import settings
 from django.db import models
+from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from fleet.models import Pool, Replica
@@ -167,6 +168,11 @@ class Approval(models.Model):
     @property
     def public_id(self) -> str:
         return f"AP-{self.pk:04d}"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can still be answered: after its time nobody may, and it is asked anew."""
+        return not self.decision and self.expires_at > timezone.now()
 
 
 class Signature(models.Model):

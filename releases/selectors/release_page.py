@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from django.db.models import Count, OuterRef, Prefetch, Q, Subquery
+from django.db.models.functions import Now
 
 from fleet.models import Pool, Replica
 from releases.models import Approval, Launch, Release, Signature
@@ -49,7 +50,9 @@ def releases_listed(pool: str) -> list[Release]:
     """Return releases newest first, of one pool or (with no slug) of all, each with `units` that run it now and
     whether a request to review it is `waiting`.
     """
-    waiting = Approval.objects.filter(release=OuterRef("pk"), decision="").values("pk")[:1]
+    waiting = Approval.objects.filter(
+        release=OuterRef("pk"), decision="", expires_at__gt=Now()
+    ).values("pk")[:1]
     rows = Release.objects.select_related("pool", "author").annotate(
         units=Count("launches", filter=Q(launches__state__in=Launch.LIVE)),
         waiting=Subquery(waiting),

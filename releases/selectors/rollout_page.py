@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from django.db.models import Count, Prefetch, Q, QuerySet
+from django.db.models.functions import Now
 
 from fleet.models import Pool, TrailEntry
 from releases.models import Approval, Endpoint, GateRun, Launch, Release, Rollout, Wave
@@ -35,7 +36,7 @@ class RolloutPage:
 
     @property
     def open_request(self) -> Approval | None:
-        return next((one for one in self.approvals if not one.decision), None)
+        return next((one for one in self.approvals if one.is_open), None)
 
 
 def rollout_named(public_id: str) -> Rollout | None:
@@ -122,9 +123,9 @@ def releases_to_roll(pool: Pool) -> list[Release]:
 
 
 def requests_open() -> QuerySet[Approval]:
-    """Return every request that waits for an answer, the oldest first."""
+    """Return every request that can still be answered, the oldest first."""
     return (
-        Approval.objects.filter(decision="")
+        Approval.objects.filter(decision="", expires_at__gt=Now())
         .select_related(
             "asked_by", "wave__replica", "rollout__pool", "rollout__new_release", "release__pool"
         )

@@ -132,7 +132,7 @@ def _review(request: HttpRequest, seen: ReleaseSeen) -> dict[str, Any]:
 
 
 def _is_open(asked: Approval | None) -> bool:
-    return asked is not None and asked.decision == ""
+    return asked is not None and asked.is_open
 
 
 def release_or_404(name: str) -> Release:

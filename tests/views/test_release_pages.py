@@ -5,7 +5,7 @@ import pytest
 from django.utils import timezone
 
 from fleet.models import TrailEntry
-from releases.models import Launch, Release
+from releases.models import Approval, Launch, Release
 from releases.services.releases import release_draft, release_review_ask, release_seal
 from releases.views.release_drawn import diff_lines
 from tests.contents import CONTENT, content_with
@@ -246,6 +246,14 @@ class TestReview:
         answer = post(signed_in("bo"), asked, "sign", facts_digest="0" * 64, decision="approved")
         assert answer.status_code == 409
         assert "facts moved" in answer.content.decode()
+
+    def test_a_request_that_nobody_answered_in_time_is_asked_anew(self, signed_in, ana, asked):
+        Approval.objects.update(expires_at=timezone.now())
+        text = page(ana, asked)
+        assert "not answered within 24 hours" in text
+        assert "In review" not in ana.get("/releases/").content.decode()
+        assert post(ana, asked, "ask", reason="again").status_code == 302
+        assert self.sign(signed_in("bo"), asked).status_code == 302
 
     def test_without_a_request_there_is_nothing_to_sign(self, signed_in, serving):
         assert post(signed_in("bo"), serving, "sign", decision="approved").status_code == 409

@@ -4,6 +4,7 @@ import uuid
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from fleet.models import TrailEntry
 from releases.models import Approval, Launch, Rollout
@@ -143,6 +144,13 @@ class TestCard:
         assert "promised units" in html(moved)
         assert "looks fine to me" in html(moved)
         assert Approval.objects.get(kind="wave").decision == ""
+
+    def test_a_request_that_nobody_answered_in_time_is_asked_anew(self, ana, bo, asked):
+        Approval.objects.filter(kind="wave").update(expires_at=timezone.now())
+        assert "Nothing waits for you." in html(bo.get("/inbox/"))
+        shown = html(ana.get(page(asked)))
+        assert "not answered within 24 hours" in shown
+        assert "Ask for wave 1" in shown
 
     def test_a_double_click_is_one_signature(self, bo, asked):
         approval = asked.approvals.get(decision="")
