@@ -11,6 +11,8 @@ from fleet.models import Pool, Replica
 from releases.models import Approval, Launch, Release, Signature
 from releases.rules.release import IN_SERVICE
 
+LISTED = 200
+
 
 @dataclass(frozen=True)
 class ReleaseSeen:
@@ -36,7 +38,9 @@ def release_seen(release: Release, wanted: str = "") -> ReleaseSeen:
     """Return a release as its page shows it, compared with the one that is wanted by its public id: if none is,
     with the one in service, else with the one that it was drafted from.
     """
-    others = list(Release.objects.filter(pool=release.pool).exclude(pk=release.pk).order_by("-id"))
+    # Without their contents: of all but the one that it is compared with only names are shown.
+    rows = Release.objects.defer("content").filter(pool=release.pool).exclude(pk=release.pk)
+    others = list(rows.order_by("-id"))
     return ReleaseSeen(
         release=release,
         launches=_live_launches(release),
@@ -47,18 +51,19 @@ def release_seen(release: Release, wanted: str = "") -> ReleaseSeen:
 
 
 def releases_listed(pool: str) -> list[Release]:
-    """Return releases newest first, of one pool or (with no slug) of all, each with `units` that run it now and
-    whether a request to review it is `waiting`.
+    """Return the newest releases, of one pool or (with no slug) of all, each with `units` that run it now and
+    whether a request to review it is `waiting`; their contents are left out.
     """
     waiting = Approval.objects.filter(
         release=OuterRef("pk"), decision="", expires_at__gt=Now()
     ).values("pk")[:1]
-    rows = Release.objects.select_related("pool", "author").annotate(
+    rows = Release.objects.defer("content").select_related("pool", "author")
+    rows = rows.annotate(
         units=Count("launches", filter=Q(launches__state__in=Launch.LIVE)),
         waiting=Subquery(waiting),
     )
     rows = rows.filter(pool__slug=pool) if pool else rows
-    return list(rows.order_by("-id"))
+    return list(rows.order_by("-id")[:LISTED])
 
 
 def pools_with_units() -> list[Pool]:

@@ -14,6 +14,7 @@ from releases.rules.release import ROLLABLE
 
 _ID = re.compile(r"RO-(\d{1,9})")
 HISTORY_SHOWN = 40
+LISTED = 200
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def gate_list(request: HttpRequest) -> HttpResponse:
         "kind": kind,
         "kinds": [(name, words[name], counts[name]) for name in KINDS],
         "counts": counts,
-        "shown": RUNS_SHOWN,
+        "most": RUNS_SHOWN,
     }
     return render_page(
         request,

@@ -18,6 +18,7 @@ from releases.rules import release as rules
 from releases.rules.content import content_problems
 from releases.rules.content_diff import consequences, content_diff
 from releases.selectors.release_page import (
+    LISTED,
     ReleaseSeen,
     pools_with_units,
     release_named,
@@ -50,6 +51,7 @@ def release_list(request: HttpRequest) -> HttpResponse:
         "topics": ["fleet"],
         "pools": pools,
         "pool": pool,
+        "most": LISTED,
         "releases": [(row, release_mark(row, is_waiting=bool(row.waiting))) for row in rows],
         "draft_pools": [row for row in pools if may(request.user, "release-draft", row)],
     }

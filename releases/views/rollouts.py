@@ -18,6 +18,7 @@ from releases.models import Approval, Rollout
 from releases.rules import rollout as rules
 from releases.rules.waves import PASSED, RETIRED
 from releases.selectors.rollout_page import (
+    LISTED,
     RolloutPage,
     rollout_named,
     rollout_page,
@@ -41,12 +42,13 @@ def rollout_list(request: HttpRequest) -> HttpResponse:
     """Every rollout, newest first, of one pool or of all."""
     pools = list(Pool.objects.filter(is_spare=False))
     pool = request.GET.get("pool", "")
-    rows = rollouts_listed(pool if pool in {row.slug for row in pools} else "")
+    rows = rollouts_listed(pool if pool in {row.slug for row in pools} else "")[:LISTED]
     context = {
         "section": "rollouts",
         "topics": ["rollouts"],
         "pools": pools,
         "pool": pool,
+        "most": LISTED,
         "rollouts": [
             (row, mark_of("rollout", row.state), said(row.explanation, _)) for row in rows
         ],

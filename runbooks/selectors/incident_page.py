@@ -8,6 +8,7 @@ from runbooks.models import Incident, Run, RunStep
 from runbooks.rules import incident as rules
 
 LISTED = 200
+NOTES_SHOWN = 200
 
 
 def incidents_listed(*, is_live: bool) -> QuerySet[Incident]:
@@ -21,4 +22,4 @@ def incidents_listed(*, is_live: bool) -> QuerySet[Incident]:
 def runs_of(incident: Incident) -> list[Run]:
     """Return the runs of an incident with their steps, newest first."""
     steps = Prefetch("steps", RunStep.objects.order_by("position"))
-    return list(incident.runs.select_related("holder").prefetch_related(steps))
+    return list(incident.runs.select_related("holder", "replica").prefetch_related(steps))

@@ -16,7 +16,7 @@ from fleet.views.parts import render_page
 from runbooks.models import Incident, Run
 from runbooks.rules import incident as rules
 from runbooks.rules import run as run_rules
-from runbooks.selectors.incident_page import LISTED, incidents_listed, runs_of
+from runbooks.selectors.incident_page import LISTED, NOTES_SHOWN, incidents_listed, runs_of
 from runbooks.selectors.names import incident_named
 from runbooks.services.incidents import closing_missing, evidence_of
 from runbooks.services.library import book_for, books
@@ -60,7 +60,8 @@ def incident(request: HttpRequest, name: str) -> HttpResponse:
         "evidence": evidence_of(row),
         "runs": [_run(run) for run in runs],
         "live_run": live,
-        "notes": [(note, said(note.text, _)) for note in row.notes.all()],
+        "notes": [(note, said(note.text, _)) for note in row.notes.all()[:NOTES_SHOWN]],
+        "most": NOTES_SHOWN,
         "clock": _clock(row, runs),
         "books": _books(row),
         **_acts(request, row),
