@@ -1,6 +1,7 @@
 """A page asks the database as often for many rows as for few."""
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 from django.db import connection
@@ -8,7 +9,15 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from fleet.models import Evidence, Fact, Gpu, Hold, NodeProbe, ProbeRun, Replica, TrailEntry
-from releases.models import Launch, LaunchPhase, LaunchPosition, Release
+from releases.models import (
+    Approval,
+    GateRun,
+    Launch,
+    LaunchPhase,
+    LaunchPosition,
+    Release,
+    Rollout,
+)
 from runbooks.models import Incident, RunStep
 from runbooks.services.incidents import incident_note, incident_open
 from runbooks.services.library import book_for
@@ -19,6 +28,7 @@ from tests.factories import (
     make_hold,
     make_node,
     make_person,
+    make_pool,
     make_replica,
 )
 from tests.live.log_scene import hold_lease, make_launch, night, say, stream_of
@@ -242,3 +252,30 @@ def test_an_incident_with_a_long_timeline_and_many_pieces_of_evidence(ask_as_oft
 
     ask_as_often(f"/incidents/{incident}/", grow)
     ask_as_often(f"/runs/{incident.runs.get()}/", grow)
+
+
+def add_changes(number: Callable[[], int], count: int) -> None:
+    """Pools with a release in review, a gate run, and a rollout whose wave waits for a signature."""
+    cora, later = make_person("cora", role=""), timezone.now() + timedelta(hours=1)
+    for _ in range(count):
+        n = number()
+        unit = make_replica(f"p{n}-r1", pool=make_pool(f"p{n}"), nodes=[])
+        release = Release.objects.create(
+            pool=unit.pool, title="next", content={}, content_sha256=f"{n}".ljust(64, "x"),
+            state="sealed", author=cora,
+        )  # fmt: skip
+        rollout = Rollout.objects.create(
+            pool=unit.pool, new_release=release, strategy={}, state="paused", author=cora
+        )
+        launch = Launch.objects.create(replica=unit, release=release, generation=1, plan={})
+        GateRun.objects.create(launch=launch, purpose=f"by-hand:{n}", checks=["golden"])
+        for kind, subject in (("release", {"release": release}), ("wave", {"rollout": rollout})):
+            Approval.objects.create(
+                kind=kind, facts={"number": 1}, asked_by=cora, expires_at=later, **subject
+            )
+
+
+@pytest.mark.parametrize("address", ["/", "/releases/", "/rollouts/", "/gates/", "/inbox/"])
+def test_what_changes_is_listed_and_waits(ask_as_often, address):
+    number = serial(1)
+    ask_as_often(address, lambda count: add_changes(number, count), many=12)
