@@ -216,7 +216,7 @@ def test_a_unit_is_stopped_only_when_its_long_stream_has_ended(console, gateway,
     from releases.models import Drain
     from releases.services.launches import launch_stop
 
-    stream = Stream(gateway, 1500)
+    stream = Stream(gateway, 700)
     launch = busy(console, units)
     launch_stop(launch=launch, reason="maintenance", actor=make_actor())
     drain = Drain.objects.get(launch=launch)

@@ -149,6 +149,7 @@ def test_a_canary_then_unit_by_unit_to_its_end(console, pool):
         assert list(launch.drains.values_list("state", flat=True)) == ["drained"]
 
 
+@pytest.mark.long
 def test_a_wrong_answer_in_the_second_wave_halts_it_and_every_unit_goes_back(console, pool):
     from fleet.models import TrailEntry
     from releases.models import Launch
