@@ -295,5 +295,9 @@ def _words(approval: Approval) -> dict[str, Any]:
 
 
 def _ring(approval: Approval) -> None:
-    topic = approval.rollout.topic if approval.rollout else f"release-{_subject_name(approval)}"
-    ring("inbox", topic)
+    if approval.rollout:
+        ring("inbox", approval.rollout.topic)
+    else:
+        ring(
+            "inbox", f"release-{_subject_name(approval)}", "fleet"
+        )  # the list of releases hears the fleet

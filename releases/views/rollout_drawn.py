@@ -38,6 +38,10 @@ TRIGGER_WORDS = {
 }
 FACT_WORDS = {
     "unit": gettext_lazy("the unit"),
+    "units": gettext_lazy("the units"),
+    "old_release": gettext_lazy("the earlier release"),
+    "fired": gettext_lazy("what fired"),
+    "gpus": gettext_lazy("its GPUs"),
     "nodes": gettext_lazy("its nodes"),
     "plan_sha256": gettext_lazy("the launch plan"),
     "capacity_after": gettext_lazy("serving units"),
@@ -53,7 +57,7 @@ FACT_WORDS = {
 }
 
 
-def guards_drawn(facts: dict[str, Any], moved: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+def guards_drawn(facts: dict[str, Any]) -> list[dict[str, Any]]:
     """Return one line a guard: its word, what was found and needed, and whether it holds."""
     return [
         {
