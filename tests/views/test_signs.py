@@ -4,14 +4,16 @@ import re
 
 import pytest
 
-import releases.marks  # noqa: F401 - it adds the machines of launches
+import releases.marks  # noqa: F401 - it adds the machines of launches and of what changes them
+import runbooks.marks  # noqa: F401 - it adds those of incidents and runs
 from fleet import marks
 from fleet.execution import states
 from fleet.execution.models import Host
 from fleet.models import Node, Replica
 from fleet.rules.lifecycles import NODE_MOVES, REPLICA_MOVES
-from releases.models import Launch
+from releases.models import Drain, Endpoint, GateRun, Launch, Release, Rollout, Wave
 from releases.views import log_drawn
+from runbooks.models import Incident, Run, RunStep
 from tests.views.conftest import ROOT
 
 SPRITE = (ROOT / "templates/components/_icons.svg").read_text(encoding="utf-8")
@@ -20,6 +22,16 @@ STATES = {
     "node": set(NODE_MOVES) | set(Node.State.values),
     "replica": set(REPLICA_MOVES) | set(Replica.State.values),
     "launch": set(Launch.State.values),
+    "release": set(Release.State.values),
+    "gate": set(GateRun.State.values),
+    "rollout": set(Rollout.State.values),
+    "wave": set(Wave.State.values),
+    "trigger": {"quiet", "fired", "no_data"},
+    "endpoint": set(Endpoint.Mode.values),
+    "drain": set(Drain.State.values),
+    "incident": set(Incident.State.values),
+    "run": set(Run.State.values),
+    "step": set(RunStep.State.values),
     "reach": set(Host.Reach.values),
     "key": set(Host.Key.values),
     "command": set(states.COMMAND_MOVES),
