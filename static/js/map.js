@@ -33,9 +33,12 @@
     const cells = cellsOf(), at = cells.indexOf(event.target), next = cells[at + step];
     event.preventDefault();
     if (!next) return;
-    event.target.tabIndex = -1;
-    next.tabIndex = 0;
     next.focus();
+  });
+  // One cell is in the order of Tab: the one that had the focus last, by key or by click.
+  document.addEventListener("focusin", (event) => {
+    if (!event.target.matches("#mapp a.g")) return;
+    for (const cell of cellsOf()) cell.tabIndex = cell === event.target ? 0 : -1;
   });
   document.addEventListener("flotilla:placed", () => enter(cellsOf()));
   enter(cellsOf());
