@@ -55,4 +55,6 @@ def test_the_inventory_is_what_an_import_needs(paper: Lab) -> None:
     assert Path(first["model_root"]).is_dir()
     assert first["host_key"].startswith("ssh-ed25519 ")
     known = paper.known_hosts_path.read_text().splitlines()
-    assert known == [f"[{row['address']}]:2222 {row['host_key']}" for row in (first, second, gateway)]
+    assert known == [
+        f"[{row['address']}]:2222 {row['host_key']}" for row in (first, second, gateway)
+    ]
