@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from django.db import IntegrityError, transaction
+from django.utils import timezone
 
 from fleet.execution.message import sentence_in
 from fleet.models import Pool, Replica
@@ -32,6 +33,7 @@ from releases.services.rollout_triggers import window_restart
 SIGNATURES_AFTER_TRIGGER = 2  # source: RELIABILITY.md section 4 (Rollout)
 # Guards that a person's going on does not set aside: their cause must be cleared first.
 _STANDING = frozenset({"incidents", "unknown", "other_rollout", "brake"})
+_TOO_OLD = say("This request is older than 24 hours. Let it be asked anew.")
 
 
 class RolloutRefused(Exception):
@@ -82,8 +84,14 @@ def rollout_create(
 
 @transaction.atomic
 def rollout_submit(*, rollout: Rollout, actor: Actor, user: Any) -> Rollout:
-    """Ask others to sign the rollout as it stands; its units are read anew. Raises RolloutRefused."""
-    rollout = _locked(rollout, rules.SUBMITTED)
+    """Ask others to sign the rollout as it stands; its units are read anew. Raises RolloutRefused.
+
+    A request that nobody answered in its time is asked anew: nobody can answer it any more.
+    """
+    rollout = _locked(rollout)
+    if rollout.state == rules.SUBMITTED and not _is_asked(rollout):
+        rollout_move(rollout=rollout, to=rules.DRAFT, explanation=_TOO_OLD, actor=actor)
+    _demand_move(rollout, rules.SUBMITTED)
     refusals = [*_release_refusals(rollout.pool, rollout.new_release), *_gateway_refusals(rollout)]
     _waves_build(rollout)
     if not rollout.waves.filter(is_canary=False).exists():
@@ -311,6 +319,12 @@ def _standing(rollout: Rollout, wave: Wave) -> list[str]:
                 say("Trigger %(name)s: %(found)s", name=trigger["name"], found=trigger["found"])
             )
     return reasons
+
+
+def _is_asked(rollout: Rollout) -> bool:
+    """Tell whether the rollout's own request can still be answered."""
+    rows = rollout.approvals.filter(kind=Approval.Kind.ROLLOUT, decision="")
+    return rows.filter(expires_at__gt=timezone.now()).exists()
 
 
 def _locked(rollout: Rollout, to: str = "") -> Rollout:

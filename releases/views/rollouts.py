@@ -97,7 +97,7 @@ def rollout_answer(
         ),
         **_progress(page),
         **_cards(request, page, moved, typed),
-        **_acts(request, row),
+        **_acts(request, page),
     }
     return render_page(
         request,
@@ -134,10 +134,12 @@ def _cards(
     }  # fmt: skip
 
 
-def _acts(request: HttpRequest, row: Rollout) -> dict[str, Any]:
+def _acts(request: HttpRequest, page: RolloutPage) -> dict[str, Any]:
+    row = page.rollout
+    is_unanswered = row.state == rules.SUBMITTED and page.open_request is None
     return {
         "may_act": may(request.user, "rollout-act", row.pool),
-        "can_submit": row.state == rules.DRAFT,
+        "can_submit": row.state == rules.DRAFT or is_unanswered,
         "can_start": row.state == rules.APPROVED,
         "can_pause": row.state == rules.RUNNING,
         "can_resume": row.state == rules.PAUSED,

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 from django.db import connection
+from django.utils import timezone
 
 from fleet.execution.models import Host
 from fleet.models import Brake, Replica
@@ -92,6 +93,19 @@ class TestBeforeItRuns:
         rollout = submitted(make_world(units=2))
         sign(rollout, decision="denied", reason="not this week")
         assert (rollout.state, said(rollout.explanation)) == ("draft", "Rejected: not this week")
+
+    def test_a_request_that_nobody_answered_in_its_time_is_asked_anew(self):
+        rollout = submitted(make_world(units=2))
+        with pytest.raises(RolloutRefused):
+            rollout_submit(rollout=rollout, user=make_person("ana"), **WHO)
+        rollout.approvals.update(expires_at=timezone.now())
+        rollout_submit(rollout=rollout, user=make_person("ana"), **WHO)
+        sign(rollout)
+        assert rollout.state == "approved"
+        assert list(rollout.approvals.values_list("decision", flat=True)) == [
+            "approved",
+            "withdrawn",
+        ]
 
     def test_facts_that_moved_after_the_signature_stop_the_start(self):
         world = make_world(units=3)

@@ -152,6 +152,12 @@ class TestCard:
         assert "not answered within 24 hours" in shown
         assert "Ask for wave 1" in shown
 
+    def test_a_rollouts_own_request_that_is_too_old_can_be_asked_anew(self, ana):
+        rollout = submitted(make_world(units=2))
+        assert "Ask for approval" not in html(ana.get(page(rollout)))
+        rollout.approvals.update(expires_at=timezone.now())
+        assert "Ask for approval" in html(ana.get(page(rollout)))
+
     def test_a_double_click_is_one_signature(self, bo, asked):
         approval = asked.approvals.get(decision="")
         fields = {
