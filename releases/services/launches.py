@@ -48,15 +48,16 @@ class Preview:
 def launch_preview(*, replica: Replica, release: Release) -> Preview:
     """Render the plan of the unit's next generation and say what stands against it. Writes nothing."""
     members = _members(replica)
-    refusals = [
-        *_unit_refusals(replica, release),
-        *_shape_refusals(release, members),
-        *(reason for member in members for reason in node_refusals(member.node)),
-    ]
+    refusals = [*_busy_refusals(replica), *_place_refusals(replica, release, members)]
     if len(members) != release.content["shape"]["nodes"]:
         return Preview({}, "", refusals)
     plan = _plan(replica, release, members)
     return Preview(plan, plan_sha256(plan), refusals)
+
+
+def place_refusals(*, replica: Replica, release: Release) -> list[str]:
+    """Say why a release could not be launched on the unit's nodes even if nothing of it ran; empty when it could."""
+    return _place_refusals(replica, release, _members(replica))
 
 
 @transaction.atomic
@@ -227,7 +228,15 @@ def _members(replica: Replica) -> list[Member]:
     )
 
 
-def _unit_refusals(replica: Replica, release: Release) -> list[str]:
+def _place_refusals(replica: Replica, release: Release, members: list[Member]) -> list[str]:
+    return [
+        *_release_refusals(replica, release),
+        *_shape_refusals(release, members),
+        *(reason for member in members for reason in node_refusals(member.node)),
+    ]
+
+
+def _release_refusals(replica: Replica, release: Release) -> list[str]:
     reasons = []
     if release.state not in LAUNCHABLE_RELEASES:
         reasons.append(
@@ -239,18 +248,22 @@ def _unit_refusals(replica: Replica, release: Release) -> list[str]:
         )
     if release.pool_id != replica.pool_id:
         reasons.append(say("%(release)s belongs to another pool.", release=release.public_id))
+    return reasons
+
+
+def _busy_refusals(replica: Replica) -> list[str]:
     live = replica.launches.filter(state__in=Launch.LIVE).first()
     if live:
-        reasons.append(
+        return [
             say(
                 "%(launch)s of this unit is still %(state)s.",
                 launch=live.public_id,
                 state=live.state,
             )
-        )
-    elif replica.state not in LAUNCHABLE:
-        reasons.append(say("The unit is %(state)s.", state=replica.state))
-    return reasons
+        ]
+    if replica.state not in LAUNCHABLE:
+        return [say("The unit is %(state)s.", state=replica.state)]
+    return []
 
 
 def _shape_refusals(release: Release, members: list[Member]) -> list[str]:

@@ -14,7 +14,7 @@ from releases.rules.rollout import Guard, GuardFacts, guards
 from releases.rules.triggers import FIRED, NO_DATA
 from releases.rules.waves import Strategy
 from releases.selectors.incidents import open_incidents
-from releases.services.launches import launch_preview
+from releases.services.launches import launch_preview, place_refusals
 from releases.services.spares import spare_floor, spares_usable
 
 COUNTED = frozenset({"ready", "serving"})
@@ -57,6 +57,14 @@ def guard_facts(rollout: Rollout, wave: Wave) -> GuardFacts:
         other_rollout=_other(rollout),
         is_braked=is_braked(),
     )
+
+
+def wave_refusals(rollout: Rollout, wave: Wave) -> tuple[str, ...]:
+    """Say what keeps a wave from beginning: its guards, and what its unit would wait for once it is stopped."""
+    found = unmet_of(guards(guard_facts(rollout, wave)))
+    if wave.replica is None:
+        return found
+    return (*found, *place_refusals(replica=wave.replica, release=rollout.new_release))
 
 
 def canary_name(rollout: Rollout) -> str:

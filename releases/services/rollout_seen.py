@@ -18,11 +18,10 @@ from releases.services.approvals import facts_digest
 from releases.services.drains import is_out_of_traffic
 from releases.services.endpoints import endpoint_agrees
 from releases.services.rollout_facts import (
-    guard_facts,
     incident_names,
     strategy_of,
-    unmet_of,
     wave_facts,
+    wave_refusals,
 )
 
 
@@ -216,7 +215,7 @@ def _unmet(rollout: Rollout, waves: list[Wave], seen: tuple[WaveSeen, ...]) -> t
         return ()
     if not next(one.has_start for one in seen if one.number == wave.number):
         return ()
-    return unmet_of(rules.guards(guard_facts(rollout, wave)))
+    return wave_refusals(rollout, wave)
 
 
 def _incident(rollout: Rollout, waves: list[Wave]) -> str:

@@ -25,6 +25,7 @@ from releases.services.rollout_facts import (
     rollout_facts,
     unmet_of,
     wave_facts,
+    wave_refusals,
 )
 from releases.services.rollout_moves import ring_rollout, rollout_move
 from releases.services.rollout_seen import at_work, waves_of
@@ -122,7 +123,10 @@ def rollout_start(*, rollout: Rollout, actor: Actor) -> Rollout:
     """Set an approved rollout going; its first wave begins with the next tick. Raises RolloutRefused."""
     rollout = _locked(rollout, rules.RUNNING)
     facts = rollout_facts(rollout)
-    refusals = list(unmet_of(guards_of(facts)))
+    refusals = [
+        *_release_refusals(rollout.pool, rollout.new_release),
+        *unmet_of(guards_of(facts)),
+    ]
     signed = rollout.approvals.filter(kind=Approval.Kind.ROLLOUT).first()
     if signed is None or signed.decision != Approval.Decision.APPROVED:
         refusals.append(say("Nobody has approved it."))
@@ -149,9 +153,9 @@ def wave_ask(*, rollout: Rollout, number: int, reason: str, actor: Actor, user: 
         raise RolloutRefused([say("The rollout is %(state)s.", state=rollout.state)])
     if wave is None or wave.number != number or wave.state not in (PENDING, AWAITING):
         raise RolloutRefused([say("Wave %(n)s is not the next one to begin.", n=number)])
+    if refusals := wave_refusals(rollout, wave):
+        raise RolloutRefused(refusals)
     facts = wave_facts(rollout, wave)
-    if unmet := unmet_of(guards_of(facts)):
-        raise RolloutRefused(unmet)
     return approval_ask(
         kind=Approval.Kind.WAVE,
         facts=facts,

@@ -8,7 +8,7 @@ from releases.models import Endpoint, GateRun, Launch
 from releases.services.rollout_tick import rollout_advance, rollouts_advance
 from releases.services.rollouts import rollout_pause, rollout_resume, rollout_rollback
 from releases.services.spares import spares_usable
-from tests.factories import make_actor, make_person
+from tests.factories import make_actor, make_hold, make_person
 from tests.rollouts import ask_wave, go, make_world, reach, running, sign, states, tick
 
 pytestmark = pytest.mark.django_db
@@ -100,6 +100,24 @@ class TestToItsEnd:
         tick(world, rollout, 40)
         assert states(rollout)[1] in ("pending", "awaiting_approval")
         assert "2 units would be left, 3 are promised" in why(rollout)
+
+    def test_a_unit_that_could_not_come_up_again_is_not_taken_out_of_service(self):
+        world = make_world(units=3)
+        rollout = running(world, approve="canary")
+        make_hold(world.live("glm52-r1").replica.members.get().node)
+        tick(world, rollout, 40)
+        assert states(rollout) == {0: "passed", 1: "pending", 2: "pending", 3: "pending"}
+        assert "h100-001 is held by" in why(rollout)
+        assert world.live("glm52-r1").release == world.old
+
+    def test_no_further_unit_is_taken_to_a_release_that_was_withdrawn(self):
+        world = make_world(units=2)
+        rollout = running(world, approve="canary")
+        reach(world, rollout, 1, "passed")
+        type(world.new).objects.filter(pk=world.new.pk).update(state="withdrawn")
+        tick(world, rollout, 10)
+        assert states(rollout)[2] == "pending"
+        assert "is withdrawn" in why(rollout)
 
 
 class TestHalts:

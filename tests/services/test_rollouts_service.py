@@ -119,6 +119,15 @@ class TestBeforeItRuns:
             start(rollout)
         assert "moved after it was approved" in reasons(refusal)
 
+    def test_a_release_withdrawn_after_the_signature_does_not_start(self):
+        world = make_world(units=2)
+        rollout = submitted(world)
+        sign(rollout)
+        type(world.new).objects.filter(pk=world.new.pk).update(state="withdrawn")
+        with pytest.raises(RolloutRefused) as refusal:
+            start(rollout)
+        assert "only a reviewed release" in reasons(refusal)
+
     def test_a_second_rollout_of_the_pool_does_not_start(self):
         world = make_world(units=2)
         first, second = submitted(world), submitted(world)
