@@ -188,9 +188,12 @@ def rollout_resume(*, rollout: Rollout, reason: str, actor: Actor, user: Any) ->
     Raises RolloutRefused while a cause is not cleared.
     """
     rollout = _locked(rollout, rules.RUNNING)
-    wave = at_work(waves_of(rollout))
-    if rollout.state != rules.PAUSED or wave is None:
+    if rollout.state != rules.PAUSED:
         raise RolloutRefused([say("The rollout is %(state)s.", state=rollout.state)])
+    waves = waves_of(rollout)
+    wave = (
+        at_work(waves) or waves[0]
+    )  # with every wave over, only the canary's spares are left to give back
     if refusals := _standing(rollout, wave):
         raise RolloutRefused(refusals)
     if not rollout.fired:

@@ -194,6 +194,14 @@ class TestHalts:
         resume(rollout)
         go(world, rollout, "succeeded")
 
+    def test_one_that_was_paused_behind_its_last_wave_goes_on_to_its_end(self):
+        world = make_world(units=2)
+        rollout = running(world)
+        reach(world, rollout, 2, "passed")
+        rollout_pause(rollout=rollout, reason="lunch", actor=make_actor())
+        resume(rollout)
+        go(world, rollout, "succeeded")
+
     def test_an_interrupted_window_is_observed_from_its_beginning(self):
         world = make_world()
         rollout = running(world, observe_s=3600)
