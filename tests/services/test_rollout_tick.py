@@ -5,6 +5,8 @@ import pytest
 from fleet.models import Brake, Replica, TrailEntry
 from fleet.rules.message import said
 from releases.models import Endpoint, GateRun, Launch
+from releases.rules.gates import CHECKS
+from releases.services.rollout_seen import newest_gate
 from releases.services.rollout_tick import rollout_advance, rollouts_advance
 from releases.services.rollouts import rollout_pause, rollout_resume, rollout_rollback
 from releases.services.spares import spares_usable
@@ -118,6 +120,18 @@ class TestToItsEnd:
         tick(world, rollout, 10)
         assert states(rollout)[2] == "pending"
         assert "is withdrawn" in why(rollout)
+
+    def test_a_gate_run_over_a_part_of_the_checks_opens_nothing(self):
+        world = make_world(units=2)
+        rollout, launch = running(world), world.live("glm52-r1")
+        runs = GateRun.objects
+        runs.create(launch=launch, purpose="a", checks=["transport"], state="passed")
+        assert newest_gate(rollout, launch) is None
+        whole = runs.create(launch=launch, purpose="b", checks=list(CHECKS), state="passed")
+        runs.create(launch=launch, purpose="c", checks=["transport"], state="inconclusive")
+        assert newest_gate(rollout, launch) == whole
+        bad = runs.create(launch=launch, purpose="d", checks=["transport"], state="failed")
+        assert newest_gate(rollout, launch) == bad
 
 
 class TestHalts:
