@@ -149,12 +149,10 @@ def _stop_poll(work: Work) -> Outcome | None:
 
 def _rebuild_begin(work: Work) -> None:
     replica = unit_of(work)
-    if replica.launches.filter(state__in=Launch.LIVE).exists():
-        return
     newest = replica.launches.order_by("-generation").select_related("release").first()
-    if newest is None or newest.created_at > (work.step.started_at or newest.created_at):
-        return  # never launched, or this attempt launched it already
-    exclude = frozenset(name for name in str(work.args["exclude"]).split(",") if name)
+    if newest is None:
+        return  # never launched: the poll says so
+    exclude = frozenset(_named(work.args["exclude"]))
     unit_to_spares(replica=replica, exclude=exclude, actor=_actor(work))
     launch_create(replica=unit_of(work), release=newest.release, actor=_actor(work), first_weight=0)
 
@@ -192,8 +190,9 @@ def _cordon_begin(work: Work) -> None:
 
 def _cordon_poll(work: Work) -> Outcome | None:
     nodes = _nodes(work)
-    if not nodes:
-        return failed(say("No node of the name %(name)s is known.", name=work.args["node"]))
+    if strange := set(_named(work.args["node"])) - {node.name for node in nodes}:
+        names = ", ".join(sorted(strange))
+        return failed(say("No node of the name %(name)s is known.", name=names))
     free = [node.name for node in nodes if not _held(node, work)]
     if free:
         return failed(say("%(nodes)s shows no hold of this run.", nodes=", ".join(free)))
@@ -243,8 +242,13 @@ def golden_row(launch: Launch) -> Scrape | None:
 
 
 def _nodes(work: Work) -> list[Node]:
-    names = [name.strip() for name in str(work.args["node"]).split(",")]
-    return list(Node.objects.filter(host__name__in=names).order_by("pk"))
+    rows = Node.objects.filter(host__name__in=_named(work.args["node"]))
+    return list(rows.select_related("host").order_by("pk"))
+
+
+def _named(value: object) -> list[str]:
+    """Return the names of an argument that may name several, with commas between."""
+    return [name.strip() for name in str(value).split(",") if name.strip()]
 
 
 def _held(node: Node, work: Work) -> bool:

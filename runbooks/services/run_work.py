@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 from django.conf import settings
+from django.db import transaction
 from django.utils import timezone
 
 from fleet.execution.message import sentence_in
@@ -38,10 +39,12 @@ def step_begin(step: RunStep, planned: Step, actor: Actor) -> None:
         facts={},
     )
     try:
-        _effect(planned).begin(_work(step, planned))
+        with transaction.atomic():  # of what is refused half-way nothing stays
+            _effect(planned).begin(_work(step, planned))
     except Exception as error:  # services refuse in words: they are the step's end, not the run's
         if not hasattr(error, "reasons") and not hasattr(error, "status"):
             raise
+        step.refresh_from_db()
         _settle(step, failed(_refusal(error)))
 
 

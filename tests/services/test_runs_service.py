@@ -7,10 +7,10 @@ from django.utils import timezone
 
 from fleet.execution.models import Command, Scrape
 from fleet.execution.output import Section, sections_pack
-from fleet.models import Evidence, Hold, Replica
+from fleet.models import Evidence, Hold, Member, Replica
 from fleet.rules.message import said
 from fleet.rules.refusals import Conflict, NeedsReason, Refused
-from releases.models import Endpoint, Launch
+from releases.models import Endpoint, Launch, Release
 from releases.services.endpoints import endpoint_open
 from runbooks.models import Incident, Run, RunStep
 from runbooks.rules import incident as incident_rules
@@ -234,6 +234,32 @@ class TestRun:
         rebuild = step(run, "rebuild")
         assert rebuild.state == rules.STEP_FAILED
         assert "spare" in said(rebuild.explanation)
+        make_nodes_from(10, 2)
+        step_confirm(run=run, step_id="rebuild", actor=make_actor())
+        assert step(run, "rebuild").state == rules.AT_WORK
+        assert Launch.objects.count() == 2
+
+    def test_of_a_rebuild_that_is_refused_half_way_nothing_stays(self, run, gateway, hung):
+        make_nodes_from(10, 3)
+        self.stop(run, gateway, hung)
+        runs_advance()
+        step_confirm(run=run, step_id="cordon", params={"node": "h100-002"}, actor=make_actor())
+        to_step(run, "rebuild", gateway)
+        Release.objects.update(state="withdrawn")
+        seats = list(Member.objects.values_list("node", "released_at"))
+        step_confirm(run=run, step_id="rebuild", actor=make_actor())
+        rebuild = step(run, "rebuild")
+        assert (rebuild.state, Launch.objects.count()) == (rules.STEP_FAILED, 1)
+        assert "withdrawn" in said(rebuild.explanation)
+        assert list(Member.objects.values_list("node", "released_at")) == seats
+
+    def test_a_suspect_that_nobody_knows_is_not_passed_over(self, run, gateway, hung):
+        Run.objects.update(params={**run.params, "node": "h100-002, h100-999"})
+        self.stop(run, gateway, hung)
+        runs_advance()
+        runs_advance()
+        cordon = step(run, "cordon")
+        assert (cordon.state, "h100-999" in said(cordon.explanation)) == (rules.STEP_FAILED, True)
 
     def stop(self, run: Run, gateway, launch: Launch) -> None:
         to_step(run, "stop", gateway)
