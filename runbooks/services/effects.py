@@ -16,7 +16,7 @@ from fleet.models import Evidence, Hold, Node, Replica
 from fleet.rules.message import say
 from fleet.services.holds import hold_add
 from fleet.services.trail import Actor
-from releases.models import Launch
+from releases.models import Endpoint, Launch
 from releases.rules.triggers import GOLDEN_MISSES
 from releases.services import launch_effects
 from releases.services.endpoints import endpoint_agrees, endpoint_of, endpoint_set
@@ -80,19 +80,29 @@ def _ramp_poll(work: Work) -> Outcome | None:
         return failed(say("The golden probe failed: %(why)s", why=golden.error))
     steps, facts = work.args["steps"], work.step.facts
     index = int(facts.get("index", 0))
+    wanted = endpoint.weight if endpoint.mode == Endpoint.Mode.READY else 0
+    if wanted != int(steps[index]):
+        return failed(say("Somebody else wants %(weight)s %% now.", weight=wanted))
     if not endpoint_agrees(endpoint):
         return None
     since = facts.get("since")
     if since is None:
         _remember(work, since=timezone.now().isoformat())
         return None
-    dwell = timedelta(seconds=float(work.args["dwell_s"]) / settings.TIME_SCALE)
-    if timezone.now() - datetime.fromisoformat(since) < dwell:
+    if not _has_dwelt(work, datetime.fromisoformat(since), golden):
         return None
     if index + 1 >= len(steps):
         return passed(say("%(weight)s %% read back.", weight=steps[index]), weight=steps[index])
     _ramp_to(work, index + 1)
     return None
+
+
+def _has_dwelt(work: Work, since: datetime, golden: Scrape | None) -> bool:
+    """Tell whether a weight stood for its dwell, and the golden prompt was answered exactly in that time."""
+    dwell = timedelta(seconds=float(work.args["dwell_s"]) / settings.TIME_SCALE)
+    if golden is None or golden.ok_at is None or golden.misses:
+        return False
+    return golden.ok_at >= since and timezone.now() - since >= dwell
 
 
 def _ramp_to(work: Work, index: int) -> None:

@@ -292,6 +292,35 @@ class TestRun:
         assert step(run, "reweight").state == rules.STEP_FAILED
         assert Endpoint.objects.get().weight == 0
 
+    def ramp(self, run: Run, gateway) -> None:
+        """Begin to give the weight back; the first step was read back an hour ago."""
+        RunStep.objects.exclude(step_id__in=["reweight", "mitigate"]).update(state=rules.PASSED)
+        Endpoint.objects.update(weight=0)
+        runs_advance()
+        step_confirm(run=run, step_id="reweight", actor=make_actor())
+        proxy_says(gateway)
+        runs_advance()
+        reweight = step(run, "reweight")
+        reweight.facts["since"] = (timezone.now() - timedelta(hours=1)).isoformat()
+        reweight.save()
+
+    @pytest.mark.parametrize("fields", [{"ok_at": None}, {"misses": 1}, {"key": "gone"}])
+    def test_the_ramp_does_not_rise_on_an_answer_that_nobody_got(self, run, gateway, fields):
+        self.ramp(run, gateway)
+        Scrape.objects.filter(key__endswith="golden").update(**fields)
+        runs_advance()
+        assert Endpoint.objects.get().weight == 10
+        assert step(run, "reweight").state == rules.AT_WORK
+
+    @pytest.mark.parametrize("fields", [{"weight": 0}, {"mode": "drain"}])
+    def test_the_ramp_leaves_alone_what_somebody_else_wants(self, run, gateway, fields):
+        self.ramp(run, gateway)
+        Endpoint.objects.update(**fields)
+        runs_advance()
+        reweight = step(run, "reweight")
+        assert reweight.state == rules.STEP_FAILED
+        assert said(reweight.explanation) == "Somebody else wants 0 % now."
+
     def test_the_end_marks_the_incident_as_mitigated(self, run):
         RunStep.objects.exclude(step_id="mitigate").update(state=rules.PASSED)
         for _ in range(3):
