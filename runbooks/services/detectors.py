@@ -4,8 +4,10 @@ Not in charge of judging: whether a unit hangs is decided by releases/rules/laun
 token counters, here it becomes somebody's case. Source: manual A 12.4, 14.4; RELIABILITY.md section 4 (Incident).
 """
 
-from datetime import timedelta
+import logging
+from datetime import datetime, timedelta
 
+from django.db import transaction
 from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
@@ -18,6 +20,8 @@ from runbooks.services.incidents import incident_open
 from runbooks.services.library import book_for
 from runbooks.services.runs import run_propose
 
+log = logging.getLogger(__name__)
+
 HANG, LOST = "hang", "rank-lost"
 # Older failures are history: a console that was away for a day opens no case for each of them.
 FRESH = timedelta(hours=1)
@@ -29,14 +33,14 @@ def detect() -> int:
 
 
 def _hangs() -> int:
-    """Units in doubt because their endpoint generates nothing, and no incident of this launch."""
+    """Units in doubt because their endpoint generates nothing."""
     launches = Launch.objects.filter(
         replica__doubt=Replica.Doubt.HUNG, state=Launch.State.READY
     ).select_related("replica__pool", "release")
     opened = 0
     for launch in launches:
         replica = launch.replica
-        opened += _open(
+        opened += _open_or_log(
             launch,
             HANG,
             say("%(unit)s hangs.", unit=replica.name),
@@ -60,7 +64,7 @@ def _losses() -> int:
         .select_related("replica__pool", "release")
     )
     return sum(
-        _open(
+        _open_or_log(
             launch,
             LOST,
             say("%(unit)s was taken down.", unit=launch.replica.name),
@@ -71,7 +75,20 @@ def _losses() -> int:
     )
 
 
-def _open(launch: Launch, signature: str, title: str, *, began_at, explanation: str) -> int:
+def _open_or_log(
+    launch: Launch, signature: str, title: str, *, began_at: datetime, explanation: str
+) -> int:
+    try:
+        return _open(launch, signature, title, began_at, explanation)
+    except Exception:
+        # One unit of which nothing can be opened must not hide the others; its own transaction is gone.
+        log.exception("no %s incident of %s could be opened", signature, launch)
+        return 0
+
+
+@transaction.atomic
+def _open(launch: Launch, signature: str, title: str, began_at: datetime, explanation: str) -> int:
+    """Open the incident and lay out its book in one transaction: an incident alone would never get its book."""
     replica, now = launch.replica, timezone.now()
     incident, is_new = incident_open(
         signature=signature,

@@ -15,6 +15,7 @@ from releases.services.endpoints import endpoint_open
 from runbooks.models import Incident, Run, RunStep
 from runbooks.rules import incident as incident_rules
 from runbooks.rules import run as rules
+from runbooks.services import detectors
 from runbooks.services.detectors import detect
 from runbooks.services.incidents import incident_cause, incident_move, incident_take
 from runbooks.services.library import book_for
@@ -118,6 +119,26 @@ class TestDetect:
         assert detect() == 1
         assert detect() == 0
         assert Incident.objects.get().launch == lost
+
+    def test_an_incident_never_stands_without_its_book_and_holds_up_no_other(
+        self, gateway, monkeypatch, caplog
+    ):
+        release = make_release()
+        for number in (1, 2):
+            launch = make_ready(number, release)
+            Replica.objects.filter(pk=launch.replica_id).update(doubt="hung")
+
+        def dies(*, incident, **rest):
+            if incident.replica.name == "glm52-r1":
+                raise OSError("died between the two")
+            return run_propose(incident=incident, **rest)
+
+        with monkeypatch.context() as broken:
+            broken.setattr(detectors, "run_propose", dies)
+            assert detect() == 1
+        assert "could be opened" in caplog.text
+        assert detect() == 1
+        assert [incident.runs.count() for incident in Incident.objects.all()] == [1, 1]
 
     def test_old_failures_are_history(self):
         launch = make_ready(1, make_release())
