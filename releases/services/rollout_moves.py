@@ -52,6 +52,23 @@ def rollout_move(
     ring_rollout(rollout)
 
 
+def rollout_fire(*, rollout: Rollout, fired: str, actor: Actor) -> None:
+    """Note a trigger that fires while a locked rollout stands already: going on takes two signatures from now on."""
+    Rollout.objects.filter(pk=rollout.pk).update(
+        fired=fired, explanation=fired, version=F("version") + 1
+    )
+    rollout.refresh_from_db()
+    trail_add(
+        actor=actor,
+        verb="rollout.fire",
+        object_kind="rollout",
+        object_id=rollout.public_id,
+        reason=fired,
+        after={"state": rollout.state, "fired": fired},
+    )
+    ring_rollout(rollout)
+
+
 def wave_move(
     *, rollout: Rollout, wave: Wave, to: str, explanation: str, actor: Actor, requests: int = 0
 ) -> None:

@@ -16,7 +16,12 @@ from releases.rules import rollout as rules
 from releases.rules.waves import FAILED, OBSERVING, PASSED, RETIRED, UNDONE, WaveMove
 from releases.services.releases import release_in_service
 from releases.services.rollout_effects import canary_give_back, wave_do
-from releases.services.rollout_moves import ring_rollout, rollout_move, wave_move
+from releases.services.rollout_moves import (
+    ring_rollout,
+    rollout_fire,
+    rollout_move,
+    wave_move,
+)
 from releases.services.rollout_seen import rolled_back_proof, rollout_seen, waves_of
 from releases.services.rollout_triggers import triggers_judge
 
@@ -62,6 +67,9 @@ def rollout_advance(pk: int) -> bool:
     )
     if move.to is not None:
         moved = _rollout_apply(rollout, waves, move, seen.fired) or moved
+    elif rollout.state == rules.PAUSED and fired and not rollout.fired:
+        rollout_fire(rollout=rollout, fired=fired, actor=_RULE)
+        moved = True
     elif move.explanation:
         _explain(rollout, move.explanation)
     fault_point("rollout-applied")

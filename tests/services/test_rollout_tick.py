@@ -2,6 +2,7 @@
 
 import pytest
 
+from fleet.execution.models import Scrape
 from fleet.models import Brake, Replica, TrailEntry
 from fleet.rules.message import said
 from releases.models import Endpoint, GateRun, Launch
@@ -230,8 +231,6 @@ class TestHalts:
 
 class TestTriggers:
     def fire(self, world, rollout) -> None:
-        from fleet.execution.models import Scrape
-
         reach(world, rollout, 2, "observing")
         Scrape.objects.update(misses=2, status=200, found="41")
 
@@ -255,6 +254,20 @@ class TestTriggers:
         assert {launch.release_id for launch in Launch.objects.filter(state="ready")} == {
             world.old.pk
         }
+
+    def test_one_that_fires_in_a_pause_asks_for_two_signatures_too(self):
+        world = make_world()
+        rollout = running(world)
+        reach(world, rollout, 0, "observing")
+        rollout_pause(rollout=rollout, reason="lunch", actor=make_actor())
+        Scrape.objects.update(misses=2)
+        tick(world, rollout, 2)
+        assert "no answer 2 times" in said(rollout.fired)
+        assert TrailEntry.objects.filter(verb="rollout.fire").count() == 1
+        Scrape.objects.update(misses=0)
+        tick(world, rollout)
+        resume(rollout)
+        assert rollout.state == "paused", "two have to sign first"
 
     def test_errors_of_the_new_release_fire(self):
         world = make_world()
