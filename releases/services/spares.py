@@ -6,7 +6,7 @@ The floor holds for rollouts only: a unit that lost its nodes may take the last 
 from collections.abc import Iterable
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 
 from fleet.doorbell import ring
@@ -43,7 +43,7 @@ def canary_create(*, pool: Pool, release: Release, name: str, actor: Actor) -> R
     Raises SparesRefused when the floor would be broken or no leaf has enough.
     """
     count = release.content["shape"]["nodes"]
-    nodes = list(_spare_nodes().select_for_update(of=("self",)).order_by("pk"))
+    nodes = _locked_spares(_spare_nodes())
     if found := Replica.objects.filter(name=name, is_canary=True).first():
         return found
     chosen = _chosen(nodes, count, floor=spare_floor())
@@ -65,11 +65,8 @@ def unit_to_spares(*, replica: Replica, exclude: frozenset[str], actor: Actor) -
     Its old nodes are left as they are, without a unit. Raises SparesRefused.
     """
     own = Member.objects.filter(replica=replica, released_at=None)
-    wanted = _spare_nodes() | Node.objects.filter(pk__in=own.values("node_id"))
-    locked = Node.objects.select_for_update(of=("self",)).filter(pk__in=wanted.values("pk"))
+    nodes = _locked_spares(_spare_nodes() | Node.objects.filter(pk__in=own.values("node_id")))
     before = list(own.order_by("position").select_related("node__host"))
-    spare = set(_spare_nodes().values_list("pk", flat=True))
-    nodes = [node for node in locked.order_by("pk") if node.pk in spare]
     replica = (
         Replica.objects.select_for_update(of=("self",)).select_related("pool").get(pk=replica.pk)
     )
@@ -103,10 +100,17 @@ def canary_remove(*, replica: Replica, actor: Actor) -> None:
         _tell(replica, "replica.remove", actor, nodes, [])
 
 
-def _spare_nodes():
+def _spare_nodes() -> QuerySet[Node]:
     """Nodes that belong to no unit."""
     taken = Member.objects.filter(released_at=None)
     return Node.objects.exclude(state=Node.State.RETIRED).exclude(pk__in=taken.values("node_id"))
+
+
+def _locked_spares(wanted: QuerySet[Node]) -> list[Node]:
+    """Lock nodes in id order; return those that are spare now: one may have been taken while this waited."""
+    rows = Node.objects.select_for_update(of=("self",)).filter(pk__in=wanted.values("pk"))
+    locked = {node.pk for node in rows.order_by("pk")}
+    return list(_spare_nodes().filter(pk__in=locked).order_by("pk"))
 
 
 def _seen(nodes: Iterable[Node]) -> tuple[SpareSeen, ...]:

@@ -1,6 +1,10 @@
 """Spare nodes: whole units on one leaf, the floor for rollouts, and no unit moved while it runs."""
 
+import threading
+import time
+
 import pytest
+from django.db import connection, transaction
 
 from fleet.models import Leaf, Member, Rack, Replica, TrailEntry
 from fleet.rules.message import said
@@ -135,3 +139,40 @@ class TestUnitToSpares:
         with pytest.raises(SparesRefused) as refusal:
             unit_to_spares(replica=unit, exclude=frozenset(), actor=make_actor())
         assert "is still ready" in why(refusal)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_floor_holds_against_who_takes_spares_at_the_same_time(pool, release):
+    unit = make_replica(pool=pool, nodes=[make_node("h100-001")])
+    for number in (1, 2, 3):
+        make_spare(f"h100-04{number}")
+    raised: list[Exception] = []
+
+    def ask() -> None:
+        try:
+            create(pool, release)
+        except Exception as error:
+            raised.append(error)
+        finally:
+            connection.close()
+
+    with transaction.atomic():
+        unit_to_spares(replica=unit, exclude=frozenset({"h100-041"}), actor=make_actor())
+        other = threading.Thread(target=ask)
+        other.start()
+        wait_for_a_waiter()
+    other.join(60)
+    assert [type(error) for error in raised] == [SparesRefused]
+    assert nodes_of(unit) == ["h100-042"]
+
+
+def wait_for_a_waiter(within_s: float = 20.0) -> None:
+    """Return once another connection waits for a lock."""
+    end = time.monotonic() + within_s
+    with connection.cursor() as cursor:
+        while time.monotonic() < end:
+            cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
+            if cursor.fetchone()[0]:
+                return
+            time.sleep(0.02)
+    raise AssertionError("nobody came to wait")
