@@ -3,12 +3,14 @@
 Source: manual A 13; NUMBERS.md (a fired trigger halts within 10 s). Rates are of the new revision only.
 """
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from fleet.rules.message import say
 
 QUIET, FIRED, NO_DATA = "quiet", "fired", "no_data"
 GOLDEN, ERROR_RATE = "golden", "error_rate"
+UNREAD = say("the proxy was not read")
 # A lone miss proves nothing (releases/rules/launch.py); the second in a row does.
 GOLDEN_MISSES = 2
 
@@ -75,7 +77,7 @@ def judge_errors(reading: ErrorReading | None, limits: Limits) -> Trigger:
     """Fire above the error rate; too few requests or an old reading are no data."""
     limit = f"{limits.error_percent:g} %"
     if reading is None or reading.age_s is None or reading.age_s > limits.stale_s:
-        return Trigger(ERROR_RATE, NO_DATA, say("the proxy was not read"), limit)
+        return Trigger(ERROR_RATE, NO_DATA, UNREAD, limit)
     percent = 100.0 * reading.errors / reading.requests if reading.requests else 0.0
     found = say(
         "%(percent)s %% of %(requests)s requests",
@@ -88,3 +90,12 @@ def judge_errors(reading: ErrorReading | None, limits: Limits) -> Trigger:
         return Trigger(ERROR_RATE, FIRED, found, limit)
     state = NO_DATA if reading.requests < limits.error_min else QUIET
     return Trigger(ERROR_RATE, state, found, limit)
+
+
+def unread(triggers: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
+    """Return the names of stored triggers whose readings stopped.
+
+    Few requests are no such case: how many are enough in its window is the wave's own minimum.
+    """
+    silent = (row for row in triggers if row["state"] == NO_DATA)
+    return tuple(row["name"] for row in silent if row["name"] == GOLDEN or row["found"] == UNREAD)

@@ -147,6 +147,7 @@ class WaveSeen:
     new_release: str
     seen: UnitSeen
     strategy: Strategy = field(default_factory=Strategy)
+    unread: tuple[str, ...] = ()  # triggers of the rollout whose readings stopped
 
     @property
     def weights(self) -> tuple[int, ...]:
@@ -270,6 +271,10 @@ def _observe(wave: WaveSeen) -> WaveMove:
             requests="-" if wave.requests is None else wave.requests,
         )
         return WaveMove(OBSERVING, text)
+    if wave.unread:
+        # Nothing was judged of the end of the window: it goes on until something is.
+        names = ", ".join(wave.unread)
+        return WaveMove(OBSERVING, say("Observing on: no data of %(names)s.", names=names))
     if wave.requests is None or wave.requests < wave.strategy.min_requests:
         text = say(
             "Inconclusive: %(found)s requests in the window, %(needed)s are needed.",

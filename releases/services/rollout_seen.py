@@ -14,6 +14,7 @@ from fleet.selectors.brake import is_braked
 from releases.models import Approval, Drain, Endpoint, GateRun, Launch, Rollout, Wave
 from releases.rules import rollout as rules
 from releases.rules.gates import CHECKS, FAILED
+from releases.rules.triggers import unread
 from releases.rules.waves import AWAITING, BACK, FORWARD, PENDING, Strategy, UnitSeen, WaveSeen
 from releases.services.approvals import facts_digest
 from releases.services.drains import is_out_of_traffic
@@ -108,6 +109,7 @@ def _wave(
         new_release=rollout.new_release.public_id,
         seen=unit,
         strategy=strategy,
+        unread=unread(rollout.triggers),
     )
 
 

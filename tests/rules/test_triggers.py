@@ -1,5 +1,7 @@
 """Triggers judged from readings: two misses fire, silence is no data, few requests prove nothing."""
 
+from dataclasses import asdict
+
 import pytest
 
 from fleet.rules.message import said
@@ -45,3 +47,13 @@ def test_the_error_trigger(reading, state):
     judged = rules.judge_errors(reading, LIMITS)
     assert judged.state == state
     assert said(judged.found)
+
+
+def test_few_requests_are_no_reading_that_stopped():
+    golden = rules.judge_golden((), LIMITS)
+    few, silent = (rules.judge_errors(one, LIMITS) for one in (ErrorReading(3, 0, 5.0), None))
+    assert [rules.unread([asdict(one)]) for one in (golden, few, silent)] == [
+        ("golden",),
+        (),
+        ("error_rate",),
+    ]

@@ -269,6 +269,16 @@ class TestTriggers:
         resume(rollout)
         assert rollout.state == "paused", "two have to sign first"
 
+    def test_a_window_does_not_end_on_readings_that_stopped(self):
+        world = make_world()
+        rollout = running(world)
+        reach(world, rollout, 0, "observing")
+        Scrape.objects.filter(key__endswith="golden").update(tried_at=None)
+        rollout_advance(rollout.pk)
+        assert "no data of golden" in said(rollout.waves.get(number=0).explanation)
+        assert rollout.waves.get(number=0).step == 0
+        reach(world, rollout, 0, "passed")
+
     def test_errors_of_the_new_release_fire(self):
         world = make_world()
         rollout = running(world)
