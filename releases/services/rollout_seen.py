@@ -226,12 +226,12 @@ def _unmet(rollout: Rollout, waves: list[Wave], seen: tuple[WaveSeen, ...]) -> t
 
 
 def _incident(rollout: Rollout, waves: list[Wave]) -> str:
-    """The first incident of the pool; the unit at work is judged by its own wave."""
+    """What is open or broken in the pool; the unit at work is judged by its own wave."""
     wave = at_work(waves)
     own = wave.replica_id if wave else None
     units = [one for one in rollout.pool.replicas.all() if one.pk != own]
     names = incident_names(rollout.pool, units)
-    return say("%(name)s is open in this pool.", name=names[0]) if names else ""
+    return say("Open in this pool: %(found)s.", found=", ".join(names)) if names else ""
 
 
 def rolled_back_proof(waves: list[Wave]) -> tuple[dict[str, Any], tuple[str, ...]]:

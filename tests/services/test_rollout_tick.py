@@ -196,7 +196,7 @@ class TestHalts:
         reach(world, rollout, 0, "warming")
         world.end(world.live("glm52-r3"), "failed", "gone")
         tick(world, rollout)
-        assert (rollout.state, "glm52-r3 is open" in why(rollout)) == ("paused", True)
+        assert (rollout.state, why(rollout)) == ("paused", "Open in this pool: glm52-r3.")
 
     def test_nothing_new_begins_while_it_is_paused(self):
         world = make_world()
