@@ -126,6 +126,8 @@ def _freeze_poll(work: Work) -> Outcome | None:
     if launch is None:
         return passed(say("Nothing of the unit runs; what was frozen before stands."))
     commands = launch_effects.commands_of(launch, "evidence/")
+    if not commands:
+        return unknown(say("The unit has no nodes to ask."))
     if not all(command.is_settled for command in commands):
         return None
     for place in launch.positions.select_related("node__host", "subject"):

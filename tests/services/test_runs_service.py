@@ -10,7 +10,7 @@ from fleet.execution.output import Section, sections_pack
 from fleet.models import Evidence, Hold, Member, Replica
 from fleet.rules.message import said
 from fleet.rules.refusals import Conflict, NeedsReason, Refused
-from releases.models import Endpoint, Launch, Release
+from releases.models import Endpoint, Launch, LaunchPosition, Release
 from releases.services.endpoints import endpoint_open
 from runbooks.models import Incident, Run, RunStep
 from runbooks.rules import incident as incident_rules
@@ -195,6 +195,13 @@ class TestRun:
         freeze = step(run, "freeze")
         assert freeze.state == rules.UNKNOWN
         assert "h100-001" in said(freeze.explanation)
+
+    def test_evidence_for_which_nobody_was_asked_is_unknown(self, run, gateway, hung):
+        LaunchPosition.objects.update(subject=None)
+        for _ in range(3):
+            runs_advance()
+            proxy_says(gateway)
+        assert step(run, "freeze").state == rules.UNKNOWN
 
     def test_the_stop_needs_its_target_typed(self, run, gateway, hung):
         to_step(run, "stop", gateway)
