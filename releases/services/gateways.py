@@ -42,9 +42,23 @@ def gateways_advance() -> int:
     changed = endpoints_open_missing()
     for pk in Gateway.objects.order_by("pk").values_list("pk", flat=True):
         changed += _alone(gateway_advance, pk)
-    for pk in Endpoint.objects.order_by("pk").values_list("launch_id", flat=True):
+    for pk in _units_to_follow():
         changed += _alone(unit_follow, pk)
     return changed
+
+
+def _units_to_follow() -> list[int]:
+    """Return the launches whose unit is not what was read back of it; most ticks find none, by one query."""
+    rows = Endpoint.objects.filter(launch__state=launch_rules.READY, seen_weight__isnull=False)
+    return [
+        row.launch_id
+        for row in rows.select_related("launch__replica").order_by("pk")
+        if _state_of(row, row.launch.replica) != row.launch.replica.state
+    ]
+
+
+def _state_of(endpoint: Endpoint, unit: Replica) -> str:
+    return rules.unit_state(endpoint.seen_weight or 0, endpoint.seen_mode, unit.state)
 
 
 def _alone(part, pk: int) -> bool:
@@ -267,14 +281,13 @@ def unit_follow(launch_id: int) -> bool:
     endpoint = Endpoint.objects.filter(launch_id=launch_id).first()
     if launch is None or endpoint is None or endpoint.seen_weight is None:
         return False
-    weight, mode, unit = endpoint.seen_weight, endpoint.seen_mode, launch.replica
-    to = rules.unit_state(weight, mode, unit.state)
+    unit, to = launch.replica, _state_of(endpoint, launch.replica)
     if to == unit.state:
         return False
     replica_move(
         replica=unit,
         to=to,
-        explanation=_unit_words(to, weight),
+        explanation=_unit_words(to, endpoint.seen_weight),
         actor=rule_actor(ACTOR),
         from_states={Replica.State.READY, Replica.State.SERVING, Replica.State.DRAINING},
     )

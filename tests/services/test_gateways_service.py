@@ -3,6 +3,8 @@
 from datetime import timedelta
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from fleet.execution.models import Command, Scrape, Subject
@@ -228,3 +230,18 @@ def test_a_pool_that_the_proxy_does_not_know_needs_a_start(launch):
     Command.objects.update(state="succeeded", created_at=timezone.now() - timedelta(minutes=1))
     tick(gateway)
     assert Command.objects.filter(verb="stop").count() == 2, "nothing is served through it"
+
+
+def test_units_that_are_what_was_read_back_cost_no_query_each():
+    gateway, release = make_gateway(), make_release()
+    counts = []
+    for number in (1, 2, 3):
+        launch = make_ready(number, release)
+        endpoint_open(launch=launch, weight=100, actor=make_actor())
+        proxy_says(gateway)
+        for _ in range(2):
+            gateways_advance()
+        with CaptureQueriesContext(connection) as asked:
+            gateways_advance()
+        counts.append(len(asked))
+    assert len(set(counts)) == 1, counts
