@@ -8,6 +8,8 @@ from typing import Any
 
 from fleet.rules.message import say
 
+# What a container is when nothing of it runs; paused, restarting and words of no kind are not among them.
+_AT_REST = frozenset({"created", "exited", "dead"})
 SECTIONS = ("ready", "image", "platform", "gpus", "leftovers")
 
 
@@ -60,7 +62,7 @@ def _judge_ready(content: dict[str, Any], answer: Answer) -> list[str]:
     wanted = content["model"]["manifest_sha256"]
     if answer.rc:
         return [say("weights: no .ready marker (%(text)s).", text=_short(answer.text))]
-    found = _json(answer.text).get("manifest_sha256")
+    found = _mapping(_json(answer.text)).get("manifest_sha256")
     if found == wanted:
         return []
     return [
@@ -77,7 +79,7 @@ def _judge_image(content: dict[str, Any], answer: Answer) -> list[str]:
     if answer.rc:
         return [say("image: %(text)s", text=_short(answer.text))]
     rows = _json(answer.text)
-    row = rows[0] if isinstance(rows, list) and rows else rows if isinstance(rows, dict) else {}
+    row = _mapping(rows[0] if isinstance(rows, list) and rows else rows)
     digests = [str(ref).partition("@")[2] for ref in row.get("RepoDigests") or []]
     if wanted in digests:
         return []
@@ -132,9 +134,11 @@ def _judge_leftovers(content: dict[str, Any], answer: Answer) -> list[str]:
     if answer.rc:
         return [say("docker: %(text)s", text=_short(answer.text))]
     running = [
-        row["Names"]
-        for row in map(_json, answer.text.splitlines())
-        if isinstance(row, dict) and row.get("State") == "running"
+        str(row.get("Names") or _short(line))
+        for line in answer.text.splitlines()
+        # A warning of docker's own is no container; a line that should be one and cannot be read may be.
+        if line.lstrip().startswith("{")
+        and (row := _mapping(_json(line))).get("State") not in _AT_REST
     ]
     if not running:
         return []
@@ -149,8 +153,13 @@ def _judge_leftovers(content: dict[str, Any], answer: Answer) -> list[str]:
 def _json(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
+
+
+def _mapping(found: Any) -> dict[str, Any]:
+    """What a node wrote may be anything: a judge that fell over it would hold its launch for ever."""
+    return found if isinstance(found, dict) else {}
 
 
 def _short(text: str) -> str:

@@ -165,9 +165,10 @@ def answer_text(command: Command) -> str | None:
     if section is None:
         return None
     try:
-        return json.loads(section.body)["choices"][0]["message"]["content"]
-    except (ValueError, KeyError, IndexError, TypeError):
+        text = json.loads(section.body)["choices"][0]["message"]["content"]
+    except (ValueError, KeyError, IndexError, TypeError, RecursionError):
         return None
+    return text if isinstance(text, str) else None
 
 
 def golden_attempt(launch: Launch) -> int:

@@ -54,3 +54,25 @@ def test_a_release_that_pins_no_driver_starts_nowhere():
 def test_a_marker_that_names_another_manifest_is_another_revision():
     (problem,) = judged(ready=Answer(0, json.dumps({"manifest_sha256": "0" * 64})))
     assert problem.startswith("weights: .ready names manifest")
+
+
+@pytest.mark.parametrize("state", ["running", "paused", "restarting", "", None])
+def test_a_container_that_is_not_known_to_rest_forbids_the_start(state):
+    row = json.dumps({"Names": "glm52-r1-n0", "State": state})
+    assert "glm52-r1-n0 of this unit still runs" in judged(leftovers=Answer(0, row))[0]
+
+
+@pytest.mark.parametrize("state", ["exited", "created", "dead"])
+def test_what_rests_does_not(state):
+    row = json.dumps({"Names": "glm52-r1-n0", "State": state})
+    assert judged(leftovers=Answer(0, f"WARNING: old API\n{row}\n")) == []
+
+
+@pytest.mark.parametrize("text", ["[]", "1", '"x"', "null", "[" * 100_000, '[["x"]]', "{]"])
+@pytest.mark.parametrize("section", ["ready", "image"])
+def test_whatever_a_node_wrote_is_judged(section, text):
+    assert judged(**{section: Answer(0, text)})
+
+
+def test_a_container_line_that_cannot_be_read_is_no_pass():
+    assert judged(leftovers=Answer(0, '{"Names": "glm52-r1-n0", "Sta'))
