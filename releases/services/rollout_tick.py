@@ -5,7 +5,7 @@ Safe to run twice or never; two conductors skip each other's rows. People's clic
 
 import logging
 
-from django.db import transaction
+from django.db import DatabaseError, transaction
 from django.utils import timezone
 
 from fleet.execution.faults import fault_point
@@ -40,10 +40,22 @@ def rollouts_advance() -> int:
 def _advance_or_log(pk: int) -> bool:
     try:
         return rollout_advance(pk)
-    except Exception:
+    except Exception as error:
         # One that cannot be advanced must not hold up the others; its own transaction is gone.
         log.exception("rollout %s could not be advanced", pk)
+        _say_fault(pk, error)
         return False
+
+
+def _say_fault(pk: int, error: Exception) -> None:
+    """Let the page say that it stands still; a paused one keeps why it is paused."""
+    why = say("The console could not judge it: %(error)s", error=type(error).__name__)
+    try:
+        rollout = Rollout.objects.select_related("pool").get(pk=pk)
+        if rollout.state != rules.PAUSED:
+            _explain(rollout, why)
+    except DatabaseError:
+        log.exception("rollout %s cannot say so either", pk)  # the others must be looked at
 
 
 @transaction.atomic

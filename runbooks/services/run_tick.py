@@ -5,8 +5,9 @@ Safe to run twice or never; two conductors skip each other's rows.
 
 import logging
 
-from django.db import transaction
+from django.db import DatabaseError, transaction
 
+from fleet.rules.message import say
 from fleet.selectors.brake import is_braked
 from fleet.services.trail import rule_actor
 from runbooks.models import Run, RunStep
@@ -28,10 +29,23 @@ def runs_advance() -> int:
 def _advance_or_log(pk: int) -> int:
     try:
         return run_advance(pk)
-    except Exception:
+    except Exception as error:
         # A run that cannot be advanced must not hold up the others; its own transaction is gone.
         log.exception("run %s could not be advanced", pk)
+        _say_fault(pk, error)
         return 0
+
+
+def _say_fault(pk: int, error: Exception) -> None:
+    """Let the page say that it stands still: nobody reads the log at night."""
+    why = say("The console could not judge it: %(error)s", error=type(error).__name__)
+    try:
+        run = Run.objects.select_related("incident").get(pk=pk)
+        if run.explanation != why:
+            Run.objects.filter(pk=pk, state=run.state).update(explanation=why)
+            run_ring(run)
+    except DatabaseError:
+        log.exception("run %s cannot say so either", pk)  # the others must be looked at
 
 
 @transaction.atomic

@@ -400,3 +400,5 @@ def test_one_rollout_that_cannot_be_advanced_stops_no_other(caplog):
     type(rollout).objects.update(strategy={"nonsense": 1})
     assert rollouts_advance() == 0
     assert "could not be advanced" in caplog.text
+    rollout.refresh_from_db()
+    assert why(rollout) == "The console could not judge it: BadStrategy"

@@ -383,6 +383,12 @@ class TestRun:
         assert runs_advance() == 0
         assert set(run.steps.values_list("state", flat=True)) == {rules.CANCELLED}
 
+    def test_one_that_cannot_be_advanced_says_so(self, run, caplog):
+        Run.objects.update(book_text="")
+        assert runs_advance() == 0
+        told = said(Run.objects.get().explanation)
+        assert told == "The console could not judge it: BrokenBook"
+
     def test_another_person_takes_it_over(self, run):
         assert (
             run_take(run=run, user=make_person("bo"), actor=make_actor("bo")).holder.username
