@@ -101,6 +101,8 @@ def guards(facts: GuardFacts) -> list[Guard]:
 # -- the rollout
 
 _OVER = frozenset({PASSED, SKIPPED, RETIRED})
+# Waves that a rollback leaves alone: nothing of them began, or it is undone.
+UNTOUCHED = frozenset({PENDING, AWAITING, SKIPPED, UNDONE, RETIRED})
 
 
 @dataclass(frozen=True)
@@ -177,8 +179,7 @@ def _retire(canary: WaveSeen) -> RolloutMove:
 
 def _rolling_back(seen: RolloutSeen) -> RolloutMove:
     """Undo the touched units, the newest first, one at a time."""
-    untouched = (PENDING, AWAITING, SKIPPED, UNDONE, RETIRED)
-    touched = [w for w in reversed(seen.waves) if w.state not in untouched]
+    touched = [w for w in reversed(seen.waves) if w.state not in UNTOUCHED]
     if not touched:
         return RolloutMove(
             ROLLED_BACK, say("Every touched unit serves its old release, read back.")

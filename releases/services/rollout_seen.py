@@ -133,11 +133,20 @@ def _units(rollout: Rollout, waves: list[Wave]) -> dict[int, UnitSeen]:
             "release", "endpoint"
         )
     }
-    away = _away(ids)
+    away, movable = _away(ids), _movable(waves)
     return {
         wave.number: _unit(rollout, wave, live.get(wave.replica_id), wave.replica_id not in away)
+        if wave in movable
+        else UnitSeen()
         for wave in waves
     }
+
+
+def _movable(waves: list[Wave]) -> list[Wave]:
+    """The waves of which one tick may move one; of the others nothing but their state is asked for."""
+    touched = (wave for wave in reversed(waves) if wave.state not in rules.UNTOUCHED)
+    candidates = (at_work(waves), next(touched, None), *(w for w in waves if w.is_canary))
+    return [wave for wave in candidates if wave is not None]
 
 
 def _away(replica_ids: list[int]) -> set[int]:

@@ -1,13 +1,15 @@
 """A rollout carried on tick by tick: to its end, halted, taken back, and never out of its bounds."""
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from fleet.execution.models import Scrape
 from fleet.models import Brake, Replica, TrailEntry
 from fleet.rules.message import said
 from releases.models import Endpoint, GateRun, Launch
 from releases.rules.gates import CHECKS
-from releases.services.rollout_seen import newest_gate
+from releases.services.rollout_seen import newest_gate, rollout_seen, waves_of
 from releases.services.rollout_tick import rollout_advance, rollouts_advance
 from releases.services.rollouts import rollout_pause, rollout_resume, rollout_rollback
 from releases.services.spares import spares_usable
@@ -402,3 +404,16 @@ def test_one_rollout_that_cannot_be_advanced_stops_no_other(caplog):
     assert "could not be advanced" in caplog.text
     rollout.refresh_from_db()
     assert why(rollout) == "The console could not judge it: BadStrategy"
+
+
+def test_a_tick_asks_as_often_for_many_units_as_for_few():
+    world = make_world(units=6)
+    rollout = running(world)
+    reach(world, rollout, 2, "observing")
+    rollout_seen(rollout, waves_of(rollout), "")  # what a row remembers is not asked twice
+    counts = []
+    for waves in (waves_of(rollout)[:3], waves_of(rollout)):
+        with CaptureQueriesContext(connection) as asked:
+            rollout_seen(rollout, waves, "")
+        counts.append(len(asked))
+    assert counts[0] == counts[1]
