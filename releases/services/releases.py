@@ -14,7 +14,7 @@ from fleet.models import Pool
 from fleet.rules.message import said, say
 from fleet.rules.refusals import Conflict, NeedsReason, Refused
 from fleet.services.trail import Actor, rule_actor, trail_add
-from releases.models import Approval, Launch, Release
+from releases.models import Approval, Launch, Release, Rollout
 from releases.rules import release as rules
 from releases.rules.content import content_problems, content_sha256
 from releases.services.approvals import approval_ask, approvals_withdraw, kind_add
@@ -147,11 +147,18 @@ def review_facts(release: Release) -> dict[str, Any]:
 def release_withdraw(*, release: Release, reason: str, actor: Actor, user: Any) -> Release:
     """Take a release out of use for good: it is launched no more. Units that run it go on until they are replaced.
 
-    Raises NeedsReason, and Conflict for a draft or one that is withdrawn already.
+    Raises NeedsReason, and Conflict for a draft, one that is withdrawn already, or one that a live rollout would
+    be taken back to.
     """
     if len(reason.strip()) < REASON_MIN:
         raise NeedsReason(_("Withdrawing a release needs a reason. Write why, then send again."))
     release = _locked(release)
+    rollouts = Rollout.objects.filter(state__in=Rollout.LIVE, waves__old_release=release)
+    if rollout := rollouts.first():
+        raise Conflict(
+            _("%(rollout)s may have to go back to %(release)s: end it first.")
+            % {"rollout": rollout, "release": release.public_id}
+        )
     _move(release, rules.WITHDRAWN, actor, reason=reason)
     approvals_withdraw(release=release, user=user)
     return release

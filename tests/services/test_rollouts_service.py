@@ -12,6 +12,7 @@ from fleet.rules.message import said
 from fleet.rules.refusals import Conflict
 from releases.models import Endpoint, Gateway, Launch, Rollout
 from releases.selectors import incidents
+from releases.services.releases import release_withdraw
 from releases.services.rollout_facts import guard_facts, guards_of, unmet_of, wave_facts
 from releases.services.rollout_tick import rollout_advance
 from releases.services.rollouts import (
@@ -127,6 +128,12 @@ class TestBeforeItRuns:
         with pytest.raises(RolloutRefused) as refusal:
             start(rollout)
         assert "only a reviewed release" in reasons(refusal)
+
+    def test_what_a_rollout_may_have_to_go_back_to_is_not_withdrawn(self):
+        world = make_world(units=2)
+        rollout = running(world)
+        with pytest.raises(Conflict, match=f"{rollout.public_id} may have to go back"):
+            release_withdraw(release=world.old, reason="too old", user=make_person("ana"), **WHO)
 
     def test_a_second_rollout_of_the_pool_does_not_start(self):
         world = make_world(units=2)
