@@ -71,7 +71,7 @@ def _confirm(request: HttpRequest, row: Run, planned: Step) -> HttpResponse:
         if request.POST.get("password"):
             told = _("The password is wrong. After five failures the name waits 15 minutes.")
         messages.error(request, told)
-        return run_answer(request, row, status=403, refusal=told, typed=typed)
+        return run_answer(request, row, status=403, step=planned.id, refusal=told, typed=typed)
     given = {
         key.removeprefix(_PARAM): value
         for key, value in request.POST.items()

@@ -9,6 +9,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from fleet.marks import mark_of
+from fleet.models import Pool
 from fleet.rules.message import said
 from fleet.rules.policy import may
 from fleet.views.parts import render_page
@@ -28,9 +29,15 @@ def run(request: HttpRequest, name: str) -> HttpResponse:
 
 
 def run_answer(
-    request: HttpRequest, row: Run, *, status: int = 200, refusal: str = "", typed: str = ""
+    request: HttpRequest,
+    row: Run,
+    *,
+    status: int = 200,
+    step: str = "",
+    refusal: str = "",
+    typed: str = "",
 ) -> HttpResponse:
-    """Render the page of a run; `refusal` and `typed` come back with a confirmation that was not taken."""
+    """Render the page of a run; `refusal` and `typed` come back at the step whose confirmation was not taken."""
     book = book_of(row)
     phases = phases_drawn(row, book) if book else []
     pool = row.replica.pool if row.replica else None
@@ -46,12 +53,15 @@ def run_answer(
         "is_readable": book is not None,
         "explanation": said(row.explanation, _),
         "phases": phases,
-        "cards": waiting_drawn(row, phases),
+        "cards": [
+            card
+            | {"refused": _refused(request, pool, card["step"].planned.who)}
+            | ({"refusal": refusal, "typed": typed} if card["id"] == step else {})
+            for card in waiting_drawn(row, phases)
+        ],
         "clock": run_clock(row, book),
         "history": run_history(row),
         "evidence": [piece for phase in phases for step in phase.steps for piece in step.evidence],
-        "refusal": refusal,
-        "typed": typed,
         "is_proved": is_proved(request),
         **_acts(request, row),
     }
@@ -62,6 +72,15 @@ def run_answer(
         parts={"run-live": "runbooks/_run_live.html"},
         status=status,
     )
+
+
+def _refused(request: HttpRequest, pool: Pool | None, who: str) -> str:
+    """Say which role a person lacks for a step, or nothing."""
+    if not may(request.user, "run-start", pool):
+        return _("Needs role operator")
+    if who == "approver" and not may(request.user, "approval.sign", pool, is_write=True):
+        return _("Needs role approver")
+    return ""
 
 
 def _acts(request: HttpRequest, row: Run) -> dict[str, Any]:

@@ -286,6 +286,8 @@ class TestRun:
         Run.objects.update(book_text=text)
         step = ask(run, "paths")
         RunStep.objects.filter(pk=step.pk).update(state=rules.UNKNOWN)
+        shown = [text_of(signed_in(name).get(f"/runs/{run}/")) for name in ("ana", "bo")]
+        assert ["Needs role approver" in page for page in shown] == [True, False]
         for name, status in (("ana", 403), ("bo", 302)):
             answer = post(
                 signed_in(name), f"/runs/{run}/steps/paths/", act="passed", words="read all 16 logs"
