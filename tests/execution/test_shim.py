@@ -413,7 +413,7 @@ class TestProbe:
         assert len(found[4][1]) == 256 * 1024
 
     def test_a_command_that_leaves_a_child_does_not_hold_the_probe(self, node: LocalNode):
-        child = f"until [ -e {node.home}/go ]; do sleep 0.1; done"
+        child = f"while [ -d {node.home} ] && [ ! -e {node.home}/go ]; do sleep 0.1; done"
         script = f"setsid sh -c '{child}' & echo done"
         _, body = node.call("probe", "node", 0, wire.section_lines("x", 5, ["sh", "-c", script]))
         (node.home / "go").touch()
