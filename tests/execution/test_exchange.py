@@ -1,7 +1,6 @@
 """Text to a port of a node and back: over a real SSH daemon, to servers that answer, refuse, dawdle or never end."""
 
 import contextlib
-import shutil
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -22,11 +21,10 @@ from releases.gateways.haproxy import CONFIG, SHARE_MAP, Place, render_config, r
 from releases.rules.gateway import BackendSet, Route, Server
 from tests.children import end_child, start_child
 from tests.execution.orders import PATIENT_S, fresh
+from tests.needs import HAPROXY, needs_haproxy
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.django_db
-HAPROXY = shutil.which("haproxy", path="/usr/sbin:/usr/local/sbin:/usr/bin")
-needs_haproxy = pytest.mark.skipif(HAPROXY is None, reason="no haproxy; run `make install` as root")
 
 
 class Peer:

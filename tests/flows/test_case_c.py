@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 
 from fleet.rules.message import said
 from tests.factories import make_actor, make_person
+from tests.needs import needs_haproxy
 
 pytestmark = [
     pytest.mark.lab,
     pytest.mark.django_db(transaction=True),
-    pytest.mark.skipif(
-        shutil.which("haproxy", path="/usr/sbin:/usr/local/sbin:/usr/bin") is None,
-        reason="no haproxy; run `make install` as root",
-    ),
+    needs_haproxy,
 ]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import shutil
 import signal
 import socket
 from contextlib import closing
@@ -17,15 +16,13 @@ import pytest
 from fleet.rules.message import said
 from tests import services
 from tests.factories import make_actor
+from tests.needs import needs_haproxy
 from tests.waiting import wait_until
 
 pytestmark = [
     pytest.mark.lab,
     pytest.mark.django_db(transaction=True),
-    pytest.mark.skipif(
-        shutil.which("haproxy", path="/usr/sbin:/usr/local/sbin:/usr/bin") is None,
-        reason="no haproxy; run `make install` as root",
-    ),
+    needs_haproxy,
 ]
 MODEL = "glm-5.2"
 

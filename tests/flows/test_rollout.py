@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import Any
 
 import pytest
 
 from fleet.rules.message import said
 from tests.factories import make_actor
+from tests.needs import needs_haproxy
 
 pytestmark = [
     pytest.mark.lab,
     pytest.mark.django_db(transaction=True),
-    pytest.mark.skipif(
-        shutil.which("haproxy", path="/usr/sbin:/usr/local/sbin:/usr/bin") is None,
-        reason="no haproxy; run `make install` as root",
-    ),
+    needs_haproxy,
 ]
 PATIENCE_S = 600.0  # many launches one after the other, on a busy machine
 # No client asks here, so that a window without requests is none to wait for.

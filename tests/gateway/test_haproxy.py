@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import shutil
 import socket
 from collections import Counter
 from collections.abc import Iterator
@@ -28,12 +27,10 @@ from releases.rules.gateway import (
 )
 from tests.children import Child, end_child, start_child
 from tests.gateway.upstreams import Upstream
+from tests.needs import needs_haproxy
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("haproxy", path="/usr/sbin:/usr/local/sbin:/usr/bin") is None,
-    reason="no haproxy; run `make install` as root",
-)
+pytestmark = needs_haproxy
 SHOW = f"show servers state; show stat; show map {SHARE_MAP}"
 MODEL = "GLM-5.2-FP8"
 
