@@ -77,6 +77,10 @@ class PositionSeen:
     log_cause: str = ""  # the likeliest cause that its log names
     log_cause_kind: str = ""
     world_size: int | None = None
+    identity: str = (
+        ""  # of its container, as releases/rules/identity.py judges it; '' where none is asked
+    )
+    identity_explanation: str = ""
     evidence: str = ""  # '', open, done
     stop: str = ""  # state of the newest stop command
     stop_explanation: str = ""
@@ -168,7 +172,7 @@ def _preflight(seen: Snapshot) -> Move:
 
 
 def _starting(seen: Snapshot) -> Move:
-    trouble = _start_trouble(seen) or _lost_rank(seen)
+    trouble = _start_trouble(seen) or _lost_rank(seen) or _unreachable(seen)
     if trouble:
         return _take_down(seen, trouble)
     missing = [p.node for p in seen.positions if p.start != "succeeded" or p.subject == "new"]
@@ -263,10 +267,12 @@ def _lost_by_state(seen: Snapshot) -> str:
 
 
 def _loading(seen: Snapshot) -> Move:
-    trouble = _lost_rank(seen) or _wrong_world(seen) or _unreachable(seen)
+    trouble = _lost_rank(seen) or _foreign(seen) or _wrong_world(seen) or _unreachable(seen)
     if trouble:
         return _take_down(seen, trouble)
-    if seen.positions[0].phase == "ready":
+    is_up = seen.positions[0].phase == "ready"
+    unproved = [p.node for p in seen.positions if p.identity != "ok"]
+    if is_up and not unproved:
         return Move(WARMING, say("The engine answers; asking the golden prompts."))
     if _age(seen, seen.state_at) > seen.limits.ready_s:
         slow = min(seen.positions, key=lambda place: PHASES.index(place.phase or PHASES[0]))
@@ -277,8 +283,18 @@ def _loading(seen: Snapshot) -> Move:
             phase=slow.phase or "start",
         )
         return Move(FREEZING, cause, cause=cause)
+    if is_up:
+        return Move(None, say("Not proved yet what runs on %(nodes)s.", nodes=_names(unproved)))
     phases = ", ".join(f"{p.node} {p.phase or 'start'}" for p in seen.positions)
     return Move(None, say("Loading: %(phases)s.", phases=phases))
+
+
+def _foreign(seen: Snapshot) -> str:
+    """All ranks are of one plan and one start, or the unit is none (P23, P24)."""
+    for place in seen.positions:
+        if place.identity == "bad":
+            return say("%(node)s: %(why)s", node=place.node, why=place.identity_explanation)
+    return ""
 
 
 def _wrong_world(seen: Snapshot) -> str:
@@ -302,7 +318,7 @@ def _unreachable(seen: Snapshot) -> str:
 
 
 def _warming(seen: Snapshot) -> Move:
-    trouble = _lost_rank(seen)
+    trouble = _lost_rank(seen) or _foreign(seen) or _unreachable(seen)
     if trouble:
         return _take_down(seen, trouble)
     if seen.warm_up == "right":
@@ -328,7 +344,23 @@ def _ready(seen: Snapshot) -> Move:
             "%(nodes)s cannot be reached: whether it serves is not known.", nodes=_names(away)
         )
         return Move(None, why, doubt=UNSEEN)
+    if why := _unasked(seen):
+        return Move(None, why, doubt=UNSEEN)
     return Move(None, _at_rest(seen))
+
+
+def _unasked(seen: Snapshot) -> str:
+    """What was once proved does not stay so: without a fresh look nobody knows whether it serves (P27, P29).
+
+    The sentence carries the time and not the age, so that it is written and told once.
+    """
+    asked_at = max(at for at in (seen.golden.tried_at, seen.state_at) if at)
+    if _age(seen, asked_at) <= seen.limits.hang_s:
+        return ""
+    return say(
+        "Nobody has asked its golden prompt since %(at)s UTC: whether it serves is not known.",
+        at=asked_at.strftime("%H:%M:%S"),
+    )
 
 
 def _trouble(seen: Snapshot) -> Move | None:
@@ -336,7 +368,7 @@ def _trouble(seen: Snapshot) -> Move | None:
 
     That is undone by a click when the judgement was wrong; what becomes of the unit is the runbook's.
     """
-    if lost := _lost_rank(seen):
+    if lost := _lost_rank(seen) or _foreign(seen):
         return _take_down(seen, lost)
     if move := _wanted_stop(seen):
         return move

@@ -1,11 +1,13 @@
 """What each state of a launch does on the nodes: every effect is a dispatched command with a unique purpose."""
 
+from collections.abc import Collection
 from typing import Any
 
 from fleet.execution.dispatch import command_dispatch, subject_create
 from fleet.execution.models import Command, Scrape
 from releases.launchers.docker_mp import argv_of
 from releases.models import Launch, LaunchPosition
+from releases.rules.identity import identity_sections
 from releases.rules.preflight import preflight_sections
 
 GRACE_S = 20
@@ -75,6 +77,30 @@ def dispatch_starts(launch: Launch) -> None:
             topic=launch.topic,
         )
         place.save(update_fields=["subject", "start"])
+
+
+def dispatch_identity(launch: Launch, positions: Collection[int]) -> None:
+    """Ask the nodes of these positions, once more, what runs there under the name of the launch."""
+    for place in _places(launch):
+        if place.position not in positions:
+            continue
+        step = identity_step(place)
+        command_dispatch(
+            purpose=purpose_of(launch, f"{step}{len(commands_of(launch, step)) + 1}"),
+            host=place.node.host,
+            verb="probe",
+            queue="start",
+            effect="probe",
+            payload={"sections": identity_sections(_planned(launch, place))},
+            deadline_s=30.0,
+            topic=launch.topic,
+        )
+
+
+def identity_step(place: LaunchPosition) -> str:
+    """Return the step of the questions about a container since it is followed as it is now: each epoch asks anew."""
+    epoch = place.subject.epoch if place.subject else 1
+    return f"identity/{place.position}/{epoch}#"
 
 
 def dispatch_golden(launch: Launch, attempt: int) -> None:

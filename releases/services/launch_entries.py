@@ -22,6 +22,8 @@ def state_enter(launch: Launch, before: str) -> None:
         deadline = timezone.now() + timedelta(seconds=limits().start_window_s)
         Launch.objects.filter(pk=launch.pk).update(start_deadline_at=deadline)
         effects.dispatch_starts(launch)
+    elif launch.state == rules.LOADING:
+        effects.dispatch_identity(launch, range(len(launch.plan["positions"])))
     elif launch.state == rules.WARMING:
         effects.dispatch_golden(launch, attempt=1)
         phase_open(launch.positions.get(position=0), "golden", timezone.now())

@@ -12,10 +12,20 @@ from fleet.rules.message import say
 from fleet.selectors.brake import is_braked
 from releases.models import Launch, LaunchPosition
 from releases.rules import launch as rules
+from releases.rules.identity import (
+    FAILED,
+    OK,
+    OPEN,
+    SECTION,
+    UNASKED,
+    Identity,
+    judge_again,
+    judge_identity,
+)
 from releases.rules.preflight import Answer, judge_preflight
 from releases.services.drains import is_out_of_traffic
 from releases.services.endpoints import endpoint_of
-from releases.services.launch_effects import commands_of, purpose_of
+from releases.services.launch_effects import commands_of, identity_step, purpose_of
 from releases.services.launch_limits import limits
 
 
@@ -44,11 +54,17 @@ def launch_seen(launch: Launch) -> rules.Snapshot:
 def _positions(launch: Launch) -> list[rules.PositionSeen]:
     preflight = _by_position(launch, "preflight/") if launch.state == rules.PREFLIGHT else {}
     evidence = _by_position(launch, "evidence/") if launch.state == rules.FREEZING else {}
-    places = launch.positions.select_related("node__host", "subject", "start", "stop")
-    return [_position(launch, place, preflight, evidence) for place in places]
+    places = list(launch.positions.select_related("node__host", "subject", "start", "stop"))
+    shown = _identities(launch, places)
+    return [
+        _position(launch, place, preflight, shown.get(place.position, Identity()), evidence)
+        for place in places
+    ]
 
 
-def _position(launch: Launch, place: LaunchPosition, preflight, evidence) -> rules.PositionSeen:
+def _position(
+    launch: Launch, place: LaunchPosition, preflight, shown: Identity, evidence
+) -> rules.PositionSeen:
     facts, subject, host = place.reader_state, place.subject, place.node.host
     state, explanation = _preflight(launch, preflight.get(place.position, []))
     return rules.PositionSeen(
@@ -66,6 +82,8 @@ def _position(launch: Launch, place: LaunchPosition, preflight, evidence) -> rul
         log_cause=facts.get("cause", {}).get("text", ""),
         log_cause_kind=facts.get("cause", {}).get("kind", ""),
         world_size=facts.get("world_size"),
+        identity=shown.state,
+        identity_explanation=shown.explanation,
         evidence=_evidence(place, evidence.get(place.position, [])),
         stop=_stop_state(place),
         stop_explanation=place.stop.explanation if place.stop else "",
@@ -93,15 +111,53 @@ def _preflight(launch: Launch, commands: list[Command]) -> tuple[str, str]:
         return "open", command.explanation
     if command.state != states.SUCCEEDED:
         return "bad", command.explanation or command.state
-    answers = {
-        name: Answer(section.rc, section.body.decode(errors="replace"))
-        for name, section in command_sections(command).items()
-        if section.rc is not None  # a check that did not end proves nothing, and must say so
-    }
-    problems = judge_preflight(launch.release.content, answers)
+    problems = judge_preflight(launch.release.content, _answers(command))
     if not problems:
         return "ok", ""
     return "bad", say("%(problems)s", problems=_joined(problems))
+
+
+def _answers(command: Command) -> dict[str, Answer]:
+    """What ended; a check that did not proves nothing, and must say so."""
+    return {
+        name: Answer(section.rc, section.body.decode(errors="replace"))
+        for name, section in command_sections(command).items()
+        if section.rc is not None
+    }
+
+
+def _identities(launch: Launch, places: list[LaunchPosition]) -> dict[int, Identity]:
+    """What the containers are that have to prove it: all while they load, later those that are followed anew.
+
+    A container that was started again is found and followed by its node like one whose client died.
+    """
+    is_loading = launch.state == rules.LOADING
+    asked = [p for p in places if p.subject and (is_loading or p.subject.epoch > 1)]
+    if launch.state not in rules.RUNNING_STATES or not asked:
+        return {}
+    found = _by_position(launch, "identity/")
+    return {
+        place.position: _identity(launch, place, found.get(place.position, [])) for place in asked
+    }
+
+
+def _identity(launch: Launch, place: LaunchPosition, commands: list[Command]) -> Identity:
+    step = purpose_of(launch, identity_step(place))
+    own = [command for command in commands if command.purpose.startswith(step)]
+    if not own:
+        return Identity(UNASKED)
+    now = _container(launch, own[-1])
+    proved = (one for one in (_container(launch, c) for c in commands) if one.state == OK)
+    return judge_again(next(proved, now), now)
+
+
+def _container(launch: Launch, command: Command) -> Identity:
+    if not command.is_settled:
+        return Identity(OPEN, command.explanation)
+    if command.state != states.SUCCEEDED:
+        return Identity(FAILED, command.explanation or command.state)
+    answer = _answers(command).get(SECTION)
+    return judge_identity(launch.release.content, launch.plan_sha256, answer)
 
 
 def _joined(problems: list[str]) -> str:

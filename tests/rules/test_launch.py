@@ -27,7 +27,8 @@ def snapshot(state: str, *positions: rules.PositionSeen, **facts) -> rules.Snaps
 
 
 def started(number: int, **facts) -> rules.PositionSeen:
-    return position(number, **{"start": "succeeded", "subject": "live", **facts})
+    usual = {"start": "succeeded", "subject": "live", "identity": "ok"}
+    return position(number, **{**usual, **facts})
 
 
 def test_every_state_has_a_decision_and_a_row_in_the_table():
@@ -135,6 +136,25 @@ def test_another_world_size_than_planned_never_gets_ready():
     assert rules.decide(seen).to == "freezing"
 
 
+@pytest.mark.parametrize("state", ["", "open", "failed"])
+def test_nothing_is_asked_before_every_node_proved_what_runs_there(state):
+    seen = snapshot("loading", started(0, phase="ready"), started(1, identity=state))
+    move = rules.decide(seen)
+    assert (move.to, said(move.explanation)) == (
+        None,
+        "Not proved yet what runs on h100-004.",
+    )
+    late = replace(seen, state_at=NOW - timedelta(hours=2))
+    assert rules.decide(late).to == "freezing", "and not for ever"
+
+
+def test_a_rank_of_another_image_takes_the_whole_unit_down():
+    other = started(1, identity="bad", identity_explanation="image b runs, the release pins a.")
+    move = rules.decide(snapshot("loading", started(0, phase="load"), other))
+    assert move.to == "freezing"
+    assert said(move.cause) == "h100-004: image b runs, the release pins a."
+
+
 def test_started_is_not_ready():
     assert rules.decide(snapshot("loading", started(0, phase="api"), started(1))).to is None
     answering = snapshot("loading", started(0, phase="ready"), started(1))
@@ -150,10 +170,24 @@ def test_a_wrong_golden_answer_is_never_asked_again():
     assert rules.decide(wrong).to == "freezing"
 
 
-def test_a_node_that_goes_away_before_ready_takes_the_unit_down():
-    seen = snapshot("loading", started(0), started(1, is_reachable=False))
+@pytest.mark.parametrize("state", ["starting", "loading", "warming"])
+def test_a_node_that_goes_away_before_ready_takes_the_unit_down(state):
+    seen = snapshot(state, started(0), started(1, is_reachable=False))
     assert rules.decide(seen).to == "freezing"
     assert rules.decide(replace(seen, state="ready")).to is None
+
+
+def test_a_proof_that_nobody_renews_expires():
+    old = NOW - timedelta(hours=1)
+    places = (started(0, phase="ready"), started(1, phase="ready"))
+    fresh = rules.GoldenSeen(tried_at=NOW - timedelta(seconds=59), ok_at=NOW)
+    seen = snapshot("ready", *places, state_at=old, golden=fresh)
+    assert rules.decide(seen).doubt == ""
+    stale = replace(seen, golden=replace(fresh, tried_at=NOW - timedelta(seconds=61)))
+    move = rules.decide(stale)
+    assert (move.to, move.doubt) == (None, rules.UNSEEN)
+    assert "since 17:58:59 UTC" in said(move.explanation)
+    assert rules.decide(replace(stale, state_at=NOW)).doubt == "", "it was proved just now"
 
 
 def hang(**facts) -> rules.GoldenSeen:

@@ -163,3 +163,17 @@ def test_launching_again_forgets_how_the_unit_failed(units, release):
     launch_create(replica=replica, release=release, actor=make_actor())
     replica.refresh_from_db()
     assert (replica.state, replica.is_reboot_proved, replica.turned_at) == ("reserved", False, None)
+
+
+def test_a_unit_that_nobody_looks_at_is_unknown_and_recovers_by_itself(units):
+    long_ago = timezone.now() - timedelta(minutes=5)
+    Scrape.objects.update(tried_at=long_ago, ok_at=long_ago)
+    launches_advance()
+    assert shown("unseen") == 5
+    assert Replica.objects.filter(state="ready").count() == 5, "nothing was done to them"
+    told = said(Replica.objects.first().explanation)
+    assert f"{long_ago:%H:%M:%S} UTC" in told
+    assert not is_braked(), "what is not known is no judgement"
+    Scrape.objects.update(tried_at=timezone.now(), ok_at=timezone.now())
+    launches_advance()
+    assert shown("ready") == 5
