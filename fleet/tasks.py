@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from celery import shared_task
 
@@ -32,9 +34,14 @@ def sweep() -> None:
 def tick() -> None:
     """Settle probes, end holds that ran out, and follow reachability. One part's failure stops no other."""
     failures = []
-    for name, part in (("probes", probe_settle), ("holds", holds_expire), ("reach", reach_settle)):
+    parts: dict[str, Callable[[], Any]] = {
+        "probes": _settle_probes,
+        "holds": partial(_alone, "holds", holds_expire),
+        "reach": partial(_alone, "reach", reach_settle),
+    }
+    for name, part in parts.items():
         try:
-            _alone(name, part)
+            part()
         except Exception as error:
             log.exception("tick: %s failed", name)
             failures.append(error)
@@ -55,10 +62,13 @@ def seal_trail() -> None:
             forget.subjects_forget()
 
 
-def nudge() -> None:
-    """Ask for a tick now instead of at the next beat. Losing the request costs two seconds."""
+def nudge(*, is_last: bool = False) -> None:
+    """Ask for a tick now instead of at the next beat. Losing the request costs two seconds.
+
+    Asked for within 0.1 s of the last one it is left out, unless nothing else will ask soon.
+    """
     global _nudged_at
-    if time.monotonic() - _nudged_at < NUDGE_EVERY_S:
+    if time.monotonic() - _nudged_at < NUDGE_EVERY_S and not is_last:
         return
     _nudged_at = time.monotonic()
     try:
@@ -67,7 +77,12 @@ def nudge() -> None:
         log.warning("tick not nudged: %s", error)
 
 
-def _alone(name: str, part: Callable[[], int]) -> None:
+def _alone(name: str, part: Callable[[], int]) -> int:
     with single_flight(name) as is_mine:
-        if is_mine:
-            part()
+        return part() if is_mine else 0
+
+
+def _settle_probes() -> None:
+    # Until nothing is left: whoever asked for a tick meanwhile found this one at work and went away.
+    while _alone("probes", probe_settle):
+        pass

@@ -13,7 +13,7 @@ from django.dispatch import receiver
 
 from fleet.doorbell import ring
 from fleet.execution.models import Host
-from fleet.execution.signals import command_settled, host_moved, scrape_settled
+from fleet.execution.signals import batch_carried, command_settled, host_moved, scrape_settled
 
 
 @receiver(command_settled)
@@ -21,6 +21,12 @@ def ring_for_command(topic: str = "", **_: Any) -> None:
     """Ring the topic of a command that moved, and let the next tick come soon."""
     ring(topic)
     _nudge()
+
+
+@receiver(batch_carried)
+def nudge_for_batch(**_: Any) -> None:
+    """Let a tick come after the last result of a job too, whose own wish may have come too soon to be sent."""
+    _nudge(is_last=True)
 
 
 @receiver(host_moved)
@@ -47,8 +53,8 @@ def start_session_clocks(request: Any, **_: Any) -> None:
         request.session["started_at"] = request.session["seen_at"] = time.time()
 
 
-def _nudge() -> None:
+def _nudge(*, is_last: bool = False) -> None:
     # here, so that a command that only migrates does not load every task
     from fleet.tasks import nudge
 
-    nudge()
+    nudge(is_last=is_last)

@@ -22,6 +22,7 @@ from fleet.execution import moves
 from fleet.execution.batch import Batch, Task
 from fleet.execution.faults import fault_point
 from fleet.execution.models import Command
+from fleet.execution.signals import batch_carried
 
 _PR_SET_PDEATHSIG = 1
 
@@ -54,6 +55,7 @@ def carry_out(ids: Sequence[int]) -> int:
     rows = Command.objects.select_related("host", "subject").in_bulk([one.id for one in claimed])
     tasks = [Task(rows[one.id], one) for one in claimed]
     Batch(tasks, moves.last_fence()).run()
+    batch_carried.send_robust(sender=Command)
     return len(tasks)
 
 

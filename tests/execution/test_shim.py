@@ -420,6 +420,19 @@ class TestProbe:
         head, text = next(iter(split_sections(body)))
         assert (head["rc"], text) == (0, b"done\n"), "it ended while the child lived"
 
+    def test_a_child_that_goes_on_printing_shifts_nothing(self, node: LocalNode):
+        flood = f"while [ -d {node.home} ] && [ ! -e {node.home}/go ]; do echo more; done"
+        lines = [
+            *wire.section_lines("noisy", 5, ["sh", "-c", f"setsid sh -c '{flood}' & echo done"]),
+            *wire.section_lines("slow", 5, ["sleep", "0.2"]),
+            *wire.section_lines("after", 5, ["printf", "a\\nb"]),
+        ]
+        _, body = node.call("probe", "node", 0, lines)
+        (node.home / "go").touch()
+        found = list(split_sections(body))
+        assert [head["section"] for head, _ in found] == ["noisy", "slow", "after"]
+        assert found[2][1] == b"a\nb"
+
     def test_a_poor_path_still_finds_the_usual_tools(self, node: LocalNode):
         node.path = "/nonexistent"
         _, body = node.call("probe", "node", 0, wire.section_lines("x", 5, ["uname"]))

@@ -1,8 +1,11 @@
-"""What a shim that was killed leaves on the node's disk: nothing of a probe, and nothing old for long."""
+"""What a shim that was ended leaves on the node's disk: nothing, and when killed outright nothing for long."""
 
 import os
 import signal
+import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -28,25 +31,54 @@ def grow_old(path: Path) -> None:
     os.utime(path, (then, then))
 
 
-def test_a_shim_killed_in_a_probe_leaves_no_file(node: LocalNode):
+@pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE])
+def test_a_probe_whose_connection_ended_leaves_nothing(node: LocalNode, kind: int):
+    with slow_probe(node, 2) as shim:
+        box = Path(f"/dev/shm/flotilla.{shim.pid}")
+        assert box.is_dir()
+        os.kill(shim.pid, kind)
+        shim.wait(timeout=20)
+        assert not box.exists()
+
+
+def test_a_listing_removes_what_a_killed_probe_left_an_hour_ago(node: LocalNode):
+    with slow_probe(node, 60) as shim:
+        box = Path(f"/dev/shm/flotilla.{shim.pid}")
+        for pid in (shim.pid, *_below(shim.pid)):
+            os.kill(pid, signal.SIGKILL)
+        shim.wait(timeout=20)
+    node.call("list", "all")
+    assert box.exists(), "it is not old yet"
+    grow_old(box)
+    node.call("list", "all")
+    assert not box.exists()
+
+
+@contextmanager
+def slow_probe(node: LocalNode, seconds: int) -> Iterator[subprocess.Popen]:
+    """A shim in the middle of its only section, and nothing of it left at the end."""
     mark = node.home / "begun"
-    lines = wire.section_lines("slow", 60, ["sh", "-c", f"touch {mark}; exec sleep 60"])
+    lines = wire.section_lines("slow", 60, ["sh", "-c", f"touch {mark}; exec sleep {seconds}"])
     shim = node.spawn("probe", "node")
-    assert shim.stdin is not None
+    assert shim.stdin is not None and shim.stdout is not None
     shim.stdin.write("".join(f"{line}\n" for line in (*lines, ";end")).encode())
     shim.stdin.close()
     try:
         wait_until(mark.exists, what="the section to run")
-        scratch = os.readlink(f"/proc/{shim.pid}/fd/7")
-        assert scratch.endswith(" (deleted)")
-        assert not Path(scratch.removesuffix(" (deleted)")).exists()
+        yield shim
     finally:
-        sections = [pid for pid in _children(shim.pid) for pid in (pid, *_children(pid))]
-        for pid in (shim.pid, *sections):
-            os.kill(pid, signal.SIGKILL)
+        for pid in (*_below(shim.pid), shim.pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         shim.wait()
-        assert shim.stdout is not None
         shim.stdout.close()
+
+
+def _below(pid: int) -> list[int]:
+    """Return the children of a process and theirs."""
+    if not Path(f"/proc/{pid}/task/{pid}/children").exists():
+        return []
+    return [below for child in _children(pid) for below in (child, *_below(child))]
 
 
 def _children(pid: int) -> list[int]:

@@ -9,6 +9,7 @@ from django.utils import timezone
 from console.celery import app
 from fleet import tasks
 from fleet.execution.models import Host
+from fleet.execution.signals import batch_carried
 from fleet.models import Brake, Hold, Replica, Tick, TrailEntry
 from fleet.rules.message import said
 from fleet.rules.refusals import Conflict, NeedsReason
@@ -183,3 +184,22 @@ def test_a_nudge_without_a_broker_is_only_noted(settings, caplog, monkeypatch):
     monkeypatch.setattr(tasks.tick, "apply_async", refuse)
     tasks.nudge()
     assert "tick not nudged: no broker" in caplog.text
+
+
+def test_the_last_nudge_of_a_job_is_sent_however_soon(monkeypatch):
+    sent = []
+    monkeypatch.setattr(tasks, "_nudged_at", -1e9)
+    monkeypatch.setattr(tasks.tick, "apply_async", lambda **_: sent.append(1))
+    tasks.nudge()
+    tasks.nudge()
+    assert len(sent) == 1, "within the same moment once is enough"
+    batch_carried.send(sender=None)
+    assert len(sent) == 2
+
+
+@pytest.mark.django_db
+def test_a_tick_settles_what_ended_while_it_settled(monkeypatch):
+    left = [3, 1, 0]
+    monkeypatch.setattr(tasks, "probe_settle", lambda: left.pop(0))
+    tasks.tick()
+    assert left == []
