@@ -60,7 +60,8 @@ def slow_probe(node: LocalNode, seconds: int) -> Iterator[subprocess.Popen]:
     mark = node.home / "begun"
     lines = wire.section_lines("slow", 60, ["sh", "-c", f"touch {mark}; exec sleep {seconds}"])
     shim = node.spawn("probe", "node")
-    assert shim.stdin is not None and shim.stdout is not None
+    assert shim.stdin is not None
+    assert shim.stdout is not None
     shim.stdin.write("".join(f"{line}\n" for line in (*lines, ";end")).encode())
     shim.stdin.close()
     try:
