@@ -139,6 +139,11 @@ def machine_add(machine: str, looks: dict[str, tuple[str, str]], words: dict[str
     _LOOKS[machine], _WORDS[machine] = looks, words
 
 
+def has_machine(machine: str) -> bool:
+    """Tell whether a machine of this name is drawn."""
+    return machine in _LOOKS
+
+
 def mark_of(machine: str, state: str) -> Mark:
     """Return how a state of a machine is drawn; a state that no table knows is unknown, never fine."""
     tone, shape = _LOOKS[machine].get(state, (UNKNOWN.tone, UNKNOWN.shape))

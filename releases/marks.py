@@ -3,6 +3,7 @@
 from django.utils.translation import gettext_lazy as _
 
 from fleet.marks import CRIT, HOLD, IDLE, OK, RUN, WARN, Mark, machine_add, mark_of
+from fleet.verbs import verbs_add
 from releases.models import (
     Approval,
     Drain,
@@ -14,6 +15,32 @@ from releases.models import (
     Wave,
 )
 
+verbs_add(
+    {
+        "launch.create": _("launched it"),
+        "launch.stop": _("asked for its end"),
+        "endpoint.open": _("put it behind the gateway"),
+        "endpoint.set": _("set its traffic"),
+        "drain.start": _("began to drain it"),
+        "gateway.add": _("added the gateway"),
+        "gateway.change": _("changed the gateway"),
+        "gateway.drift": _("found a foreign change"),
+        "gateway.restart": _("started the proxy anew"),
+        "gate.start": _("asked for a gate run"),
+        "release.draft": _("drafted it"),
+        "release.edit": _("edited the draft"),
+        "release.seal": _("sealed it"),
+        "release.review": _("took it for reviewed"),
+        "rollout.create": _("drafted it"),
+        "rollout.fire": _("noted a fired trigger"),
+        "approval.ask": _("asked for approval"),
+        "approval.sign": _("signed"),
+        "approval.reject": _("rejected"),
+        "replica.create": _("made a canary of spares"),
+        "replica.to_spares": _("moved the unit to spares"),
+        "replica.remove": _("gave the canary's spares back"),
+    }
+)
 machine_add(
     "launch",
     {

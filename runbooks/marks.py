@@ -1,8 +1,21 @@
 """How the states of an incident, a run and a step look (see fleet/marks.py)."""
 
+from django.utils.translation import gettext_lazy as _
+
 from fleet.marks import CRIT, HOLD, IDLE, OK, RUN, WARN, machine_add
+from fleet.verbs import verbs_add
 from runbooks.models import Incident, Run, RunStep
 
+verbs_add(
+    {
+        "incident.open": _("opened"),
+        "incident.take": _("took it"),
+        "incident.note": _("noted"),
+        "incident.cause": _("named the cause"),
+        "run.propose": _("proposed the run"),
+        "run.take": _("took the run over"),
+    }
+)
 machine_add(
     "incident",
     {

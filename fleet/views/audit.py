@@ -38,6 +38,7 @@ COLUMNS = (
     "source", "address", "request_id", "outcome",
 )  # fmt: skip
 # A spreadsheet takes a cell that begins so for a formula and runs it.
+_WITH_ID = frozenset({"launch", "release", "gate", "rollout", "incident", "run"})
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
@@ -137,10 +138,10 @@ def _row(entry: TrailEntry) -> dict[str, Any]:
 
 
 def page_of_object(entry: TrailEntry) -> str:
-    """Return the page of what an entry is about, without a query: kinds whose id is their name have one."""
+    """Return the page of what an entry is about, without a query; the jump finds those that have an id."""
     if entry.object_kind in {"node", "replica"}:
         return reverse(entry.object_kind, args=[entry.object_id])
-    if entry.object_kind == "launch":
+    if entry.object_kind in _WITH_ID:
         return f"{reverse('jump')}?q={entry.object_id}"
     return ""
 
