@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from django.db.models import Count, Q, QuerySet
@@ -26,12 +27,15 @@ KINDS: dict[str, Q] = {
 _ID = re.compile(r"GR-(\d{1,9})")
 
 
+Key = tuple[str, str]  # (check, subject)
+
+
 @dataclass(frozen=True)
 class GateSeen:
-    """One run with its rows by (check, subject), and the answers that were kept at its end."""
+    """One run with the verdict of each result that is there, and the answers that were kept at its end."""
 
     run: GateRun
-    rows: dict[tuple[str, str], GateRow]
+    verdicts: dict[Key, str]
     evidence: list[Evidence]
 
 
@@ -46,13 +50,24 @@ def gate_named(public_id: str, lock: bool = False) -> GateRun | None:
 
 
 def gate_seen(public_id: str) -> GateSeen | None:
-    """Return a run with its rows and evidence, or None. Three queries."""
+    """Return a run with its verdicts and evidence, or None. Three queries, none of which reads an answer."""
     run = gate_named(public_id)
     if run is None:
         return None
     kept = Evidence.objects.filter(object_kind="gate", object_id=run.public_id).defer("body")
-    rows = {(row.check_name, row.subject): row for row in run.rows.all()}
-    return GateSeen(run, rows, list(kept.order_by("pk")))
+    verdicts = {
+        (check, subject): verdict
+        for check, subject, verdict in run.rows.values_list("check_name", "subject", "verdict")
+    }
+    return GateSeen(run, verdicts, list(kept.order_by("pk")))
+
+
+def gate_rows(run: GateRun, keys: Iterable[Key]) -> dict[Key, GateRow]:
+    """Return the rows of these results that are there, answers included. One query."""
+    wanted = set(keys)
+    rows = run.rows.filter(subject__in={subject for _check, subject in wanted})
+    found = {(row.check_name, row.subject): row for row in rows}
+    return {key: row for key, row in found.items() if key in wanted}
 
 
 def gate_runs(kind: str) -> list[GateRun]:

@@ -1,12 +1,16 @@
-"""Draws the rows of a gate run: every result that is asked for has its place, also before and without one."""
+"""Draws the rows of a gate run: every result that is asked for has its place, also before and without one.
+
+A release may ask a thousand prompts: a check shows one page of its rows, and counts all of them.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from typing import Any
+from urllib.parse import urlencode
 
 from django.urls import reverse
 from django.utils.translation import gettext as _
@@ -17,7 +21,7 @@ from fleet.rules.log_text import show_text
 from fleet.rules.message import said
 from releases.models import GateRow, GateRun
 from releases.rules import gates as rules
-from releases.selectors.gate_page import GateSeen
+from releases.selectors.gate_page import GateSeen, Key, gate_rows
 from releases.services.gates import wanted_rows
 
 CHECK_WORDS = {
@@ -27,6 +31,22 @@ CHECK_WORDS = {
 }
 _WORDS = re.compile(r"[\u3400-\u9fff]|\w+|\s|.", re.DOTALL)
 _WORST = (rules.FAILED, rules.INCONCLUSIVE)
+ROWS_SHOWN = 50
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which rows a person wants to see: a page of each check, of all rows or of those that did not pass."""
+
+    pages: Mapping[str, int] = field(default_factory=dict)
+    only_bad: bool = False
+
+    def link(self, check: str, page: int) -> str:
+        """Return the address of another page of one check, the others as they are; none for page 0."""
+        if not page:
+            return ""
+        show = {"show": "bad"} if self.only_bad else {}
+        return f"?{urlencode({**show, **self.pages, check: page})}#{check}"
 
 
 @dataclass(frozen=True)
@@ -51,44 +71,86 @@ class RowDrawn:
 
 @dataclass(frozen=True)
 class CheckDrawn:
-    """One check with its rows in fixed places. `counts`: passed, failed, unproven, all."""
+    """One check with a page of its rows in fixed places. `counts`: passed, failed, unproven, all."""
 
     name: str
     word: Any
     mark: Mark
     counts: dict[str, int]
     rows: list[RowDrawn]
+    of: int  # rows that the choice lets through, on all pages
+    first: int  # place of its first shown row among them, from 1
+    before: str  # addresses of the pages beside this one, empty at the ends
+    after: str
     proof: str = ""  # where the lines lie that it was judged by
 
+    @property
+    def last(self) -> int:
+        return self.first + len(self.rows) - 1
 
-def checks_drawn(seen: GateSeen) -> list[CheckDrawn]:
+
+@dataclass(frozen=True)
+class _Page:
+    """One page of a check's wanted results. `places`: (place among all, subject)."""
+
+    name: str
+    subjects: list[str]
+    of: int
+    number: int
+    count: int
+    places: list[tuple[int, str]]
+
+
+def checks_drawn(seen: GateSeen, choice: Choice) -> list[CheckDrawn]:
     """Return the checks of a run in the order in which they are named, with a row for each wanted result."""
     wanted = wanted_rows(seen.run)
-    return [
-        _check(seen, name, [s for check, s in wanted if check == name]) for name in seen.run.checks
+    pages = [
+        _page(seen, name, [s for check, s in wanted if check == name], choice)
+        for name in seen.run.checks
     ]
+    rows = gate_rows(
+        seen.run, [(page.name, subject) for page in pages for _place, subject in page.places]
+    )
+    return [_check(seen, page, rows, choice) for page in pages]
 
 
-def _check(seen: GateSeen, name: str, subjects: list[str]) -> CheckDrawn:
-    found = {subject: seen.rows.get((name, subject)) for subject in subjects}
-    verdicts = [row.verdict for row in found.values() if row]
-    launch = seen.run.launch
+def _page(seen: GateSeen, name: str, subjects: list[str], choice: Choice) -> _Page:
+    places = [
+        (place, subject)
+        for place, subject in enumerate(subjects)
+        if not choice.only_bad or seen.verdicts.get((name, subject)) in _WORST
+    ]
+    count = max(1, -(-len(places) // ROWS_SHOWN))
+    number = min(max(1, choice.pages.get(name, 1)), count)
+    shown = places[(number - 1) * ROWS_SHOWN : number * ROWS_SHOWN]
+    return _Page(name, subjects, len(places), number, count, shown)
+
+
+def _check(seen: GateSeen, page: _Page, rows: dict[Key, GateRow], choice: Choice) -> CheckDrawn:
+    run, name = seen.run, page.name
+    verdicts = [v for s in page.subjects if (v := seen.verdicts.get((name, s)))]
     return CheckDrawn(
         name=name,
         word=CHECK_WORDS[name],
-        mark=_check_mark(seen.run, verdicts, len(subjects)),
+        mark=_check_mark(run, verdicts, len(page.subjects)),
         counts={
             "passed": verdicts.count(rules.PASSED),
             "failed": verdicts.count(rules.FAILED),
             "unproven": verdicts.count(rules.INCONCLUSIVE),
-            "all": len(subjects),
+            "all": len(page.subjects),
         },
-        rows=[_row(seen.run, name, number, subject, found[subject])
-              for number, subject in enumerate(subjects)],
-        proof=reverse("log", args=[launch.replica.name, launch.generation]) + "?q=NCCL"
+        rows=[
+            _row(run, name, place, subject, rows.get((name, subject)))
+            for place, subject in page.places
+        ],
+        of=page.of,
+        first=(page.number - 1) * ROWS_SHOWN + 1,
+        before=choice.link(name, page.number - 1),
+        after=choice.link(name, page.number + 1 if page.number < page.count else 0),
+        proof=reverse("log", args=[run.launch.replica.name, run.launch.generation]) + "?q=NCCL"
         if name == rules.TRANSPORT
         else "",
-    )  # fmt: skip
+    )
 
 
 def _check_mark(run: GateRun, verdicts: list[str], wanted: int) -> Mark:

@@ -30,7 +30,7 @@ from releases.selectors.gate_page import (
 )
 from releases.selectors.launch_page import launch_of
 from releases.services import gates as service
-from releases.views.gate_rows import CheckDrawn, checks_drawn
+from releases.views.gate_rows import CheckDrawn, Choice, checks_drawn
 
 REASON_MIN = 3
 HISTORY_SHOWN = 8
@@ -76,7 +76,8 @@ def gate(request: HttpRequest, name: str) -> HttpResponse:
     if seen is None:
         raise Http404(_("No gate run is called %(name)s.") % {"name": name})
     run = seen.run
-    checks = checks_drawn(seen)
+    choice = _choice(request)
+    checks = checks_drawn(seen, choice)
     context = {
         "section": "gates",
         "topics": [run.topic],
@@ -87,6 +88,7 @@ def gate(request: HttpRequest, name: str) -> HttpResponse:
         "explanation": said(run.explanation, _),
         "checks": checks,
         "counts": _counts(checks),
+        "only_bad": choice.only_bad,
         "evidence": seen.evidence,
         "is_open": run.state not in rules.ENDED,
         "is_passed": run.state == rules.PASSED,
@@ -97,6 +99,15 @@ def gate(request: HttpRequest, name: str) -> HttpResponse:
     }
     return render_page(
         request, "releases/gate.html", context, parts={"gate-live": "releases/_gate_live.html"}
+    )
+
+
+def _choice(request: HttpRequest) -> Choice:
+    """Read from the address which rows are wanted; a page that is no number is the first."""
+    pages = {name: text for name in rules.CHECKS if (text := request.GET.get(name, "")).isdecimal()}
+    return Choice(
+        pages={name: int(text) for name, text in pages.items() if len(text) < 6},
+        only_bad=request.GET.get("show") == "bad",
     )
 
 

@@ -2,6 +2,7 @@
 
 import re
 import uuid
+from typing import Any
 
 import pytest
 from django.utils import timezone
@@ -19,10 +20,14 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def launch() -> Launch:
+    return make_launch(CONTENT)
+
+
+def make_launch(content: dict[str, Any]) -> Launch:
     pool = make_pool()
     unit = make_replica("glm52-r1", pool=pool, nodes=make_nodes(2))
     release = Release.objects.create(
-        pool=pool, title="glm-5.2", state="sealed", content=CONTENT, content_sha256="c" * 64
+        pool=pool, title="glm-5.2", state="sealed", content=content, content_sha256="c" * 64
     )
     launch = launch_create(replica=unit, release=release, actor=make_actor())
     Launch.objects.filter(pk=launch.pk).update(state="ready", ready_at=timezone.now())
@@ -181,7 +186,7 @@ def test_cancelling_needs_a_reason_and_the_page_as_it_is(ana, run):
     assert post(ana, address, reason=" ", base_version=run.version).status_code == 422
     stale = post(ana, address, reason="wrong unit", base_version=run.version + 1)
     assert stale.status_code == 409
-    assert "gate.start" in stale.content.decode(), "it tells what others did"
+    assert "asked for a gate run" in stale.content.decode(), "it tells what others did"
     assert GateRun.objects.get().state == "queued"
     assert post(ana, address, reason="wrong unit", base_version=run.version).status_code == 302
     assert GateRun.objects.get().state == "cancelled"
@@ -197,6 +202,52 @@ def test_the_list_filters_and_counts_its_rows(ana, run, kind, shown):
     page = ana.get(f"/gates/?kind={kind}")
     assert [row["run"].failed for row in page.context["runs"]] == [1] * shown
     assert (f"/gates/{run.public_id}/" in page.content.decode()) == bool(shown)
+
+
+@pytest.fixture
+def long_run() -> GateRun:
+    """A run of a release that asks 120 prompts, of which the 90th was answered wrongly."""
+    golden = [{**CONTENT["golden"][0], "id": f"p{n:03d}"} for n in range(120)]
+    launch = make_launch({**CONTENT, "golden": golden})
+    run = gate_start(launch=launch, purpose="test/1", actor=make_actor())
+    for n in range(120):
+        verdict = "failed" if n == 90 else "passed"
+        add(run, "golden", f"p{n:03d}", verdict, expected="42", found="42")
+    return run
+
+
+def prompts_of(page: str) -> list[str]:
+    return re.findall(r'id="row-golden-(\d+)"', page)
+
+
+@pytest.mark.parametrize(
+    ("query", "shown", "words"),
+    [
+        ("", range(50), "Rows 1 to 50 of 120"),
+        ("?golden=2", range(50, 100), "Rows 51 to 100 of 120"),
+        ("?golden=3", range(100, 120), "Rows 101 to 120 of 120"),
+        ("?golden=99", range(100, 120), "Rows 101 to 120 of 120"),
+        ("?golden=-1", range(50), "Rows 1 to 50 of 120"),
+        ("?show=bad", [90], "1 failed"),
+    ],
+)
+def test_many_rows_come_in_pages_and_all_are_counted(ana, long_run, query, shown, words):
+    page = ana.get(f"/gates/{long_run.public_id}/{query}").content.decode()
+    assert prompts_of(page) == [str(n) for n in shown]
+    assert words in page
+    assert "119 of 256 passed, 1 failed" in page
+
+
+def test_a_page_of_one_check_leaves_the_others_and_the_filter_as_they_are(ana, long_run):
+    page = ana.get(f"/gates/{long_run.public_id}/?golden=2&stream=3")
+    links = [check.after for check in page.context["checks"]]
+    assert links == ["?golden=3&stream=3#golden", "", ""]
+
+
+def test_a_filter_that_lets_no_row_through_says_so(ana, run):
+    page = ana.get(f"/gates/{run.public_id}/?show=bad").content.decode()
+    assert page.count("No row of this check failed or is unproven.") == 3
+    assert states_of(page) == {}
 
 
 @pytest.mark.parametrize("name", ["GR-9999", "gr-1", "x", "GR-1234567890"])
