@@ -39,6 +39,17 @@ class BadStrategy(ValueError):
         self.sentence = sentence
 
 
+FIELD_WORDS = {
+    "canary_weights": say("Canary weights, %"),
+    "wave_weights": say("Weights of a unit, %"),
+    "observe_s": say("Window at each weight, s"),
+    "min_requests": say("Requests needed in a window"),
+    "drain_deadline_s": say("Drain deadline, s"),
+    "on_trigger": say("When a trigger fires"),
+    "approve": say("Signatures"),
+}
+
+
 @dataclass(frozen=True)
 class Strategy:
     """How a pool is taken to another release. Times in seconds, weights in percent of a full unit."""
@@ -77,20 +88,28 @@ class Strategy:
                 raise BadStrategy(
                     say(
                         "%(field)s: expected rising percents of 1 to 100, found %(found)s",
-                        field=name,
+                        field=FIELD_WORDS[name],
                         found=_listed(weights),
                     )
                 )
         if self.wave_weights[-1] != FULL_WEIGHT:
             found = _listed(self.wave_weights)
             raise BadStrategy(
-                say("wave_weights: expected 100 at the end, found %(found)s", found=found)
+                say(
+                    "%(field)s: expected 100 at the end, found %(found)s",
+                    field=FIELD_WORDS["wave_weights"],
+                    found=found,
+                )
             )
         for name in ("observe_s", "drain_deadline_s", "min_requests"):
             value = getattr(self, name)
             if not isinstance(value, int | float) or not 0 <= value <= 86_400:
                 raise BadStrategy(
-                    say("%(field)s: expected 0 to 86400, found %(found)s", field=name, found=value)
+                    say(
+                        "%(field)s: expected 0 to 86400, found %(found)s",
+                        field=FIELD_WORDS[name],
+                        found=value,
+                    )
                 )
         for name, allowed in (
             ("on_trigger", ("ask", "rollback")),
@@ -100,7 +119,7 @@ class Strategy:
                 raise BadStrategy(
                     say(
                         "%(field)s: expected one of %(allowed)s, found %(found)s",
-                        field=name,
+                        field=FIELD_WORDS[name],
                         allowed=", ".join(allowed),
                         found=getattr(self, name),
                     )

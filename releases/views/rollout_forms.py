@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from django.conf import settings
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_http_methods, require_POST
 
 from fleet.models import Pool
@@ -20,7 +22,7 @@ from fleet.services.permits import permit_demand
 from fleet.services.trail import actor_of
 from fleet.views.parts import render_page
 from releases.models import Approval, Release, Rollout
-from releases.rules.waves import Strategy
+from releases.rules.waves import FIELD_WORDS, Strategy
 from releases.selectors.rollout_page import pools_to_roll, releases_to_roll
 from releases.services import rollouts as services
 from releases.services.approvals import REASON_MIN, FactsMoved, approval_decide
@@ -28,6 +30,8 @@ from releases.services.rollouts import RolloutRefused
 from releases.views.rollouts import rollout_answer, rollout_or_404
 
 _DEFAULTS = Strategy()
+# A rehearsed fleet has no users whose requests could be waited for.
+_REHEARSED = Strategy(observe_s=60.0, min_requests=0, drain_deadline_s=60.0)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -38,18 +42,32 @@ def new(request: HttpRequest) -> HttpResponse:
     pool = next((row for row in pools if row.slug == wanted), next(iter(pools), None))
     if request.method == "POST":
         return _create(request, pool)
+    usual = _usual()
     context = {
         "section": "rollouts",
         "pools": pools,
         "pool": pool,
         "releases": releases_to_roll(pool) if pool else [],
         "chosen": request.GET.get("release", ""),
-        "defaults": _DEFAULTS,
-        "observe_min": round(_DEFAULTS.observe_s / 60),
-        "drain_min": round(_DEFAULTS.drain_deadline_s / 60),
+        "defaults": usual,
+        "observe_min": round(usual.observe_s / 60),
+        "drain_min": round(usual.drain_deadline_s / 60),
         "may_make": pool is not None and may(request.user, "rollout-new", pool, is_write=True),
     }
     return render_page(request, "releases/rollout_new.html", context)
+
+
+_NUMBER_WORDS = {
+    "release": gettext_lazy("Release"),
+    "observe_min": gettext_lazy("Window at each weight, min"),
+    "min_requests": gettext_lazy("Requests needed in a window"),
+    "drain_min": gettext_lazy("Drain deadline, min"),
+    "number": gettext_lazy("Wave"),
+}
+
+
+def _usual() -> Strategy:
+    return _REHEARSED if settings.IS_REHEARSAL else _DEFAULTS
 
 
 def _create(request: HttpRequest, pool: Pool | None) -> HttpResponse:
@@ -73,15 +91,16 @@ def _create(request: HttpRequest, pool: Pool | None) -> HttpResponse:
 
 
 def _strategy(request: HttpRequest) -> dict[str, Any]:
+    usual = _usual()
     return {
-        "canary_weights": _weights(request, "canary_weights", _DEFAULTS.canary_weights),
-        "wave_weights": _weights(request, "wave_weights", _DEFAULTS.wave_weights),
-        "observe_s": 60 * _number(request, "observe_min", round(_DEFAULTS.observe_s / 60)),
-        "min_requests": _number(request, "min_requests", _DEFAULTS.min_requests),
-        "drain_deadline_s": 60 * _number(request, "drain_min", round(_DEFAULTS.drain_deadline_s / 60)),
-        "on_trigger": request.POST.get("on_trigger", _DEFAULTS.on_trigger),
-        "approve": request.POST.get("approve", _DEFAULTS.approve),
-    }  # fmt: skip
+        "canary_weights": _weights(request, "canary_weights", usual.canary_weights),
+        "wave_weights": _weights(request, "wave_weights", usual.wave_weights),
+        "observe_s": 60 * _number(request, "observe_min", round(usual.observe_s / 60)),
+        "min_requests": _number(request, "min_requests", usual.min_requests),
+        "drain_deadline_s": 60 * _number(request, "drain_min", round(usual.drain_deadline_s / 60)),
+        "on_trigger": request.POST.get("on_trigger", usual.on_trigger),
+        "approve": request.POST.get("approve", usual.approve),
+    }
 
 
 def _weights(request: HttpRequest, name: str, usual: tuple[int, ...]) -> list[int]:
@@ -91,7 +110,7 @@ def _weights(request: HttpRequest, name: str, usual: tuple[int, ...]) -> list[in
     if not all(word.isascii() and word.isdigit() and len(word) <= 3 for word in words):
         raise Refused(
             _("%(field)s: expected rising percents like 1, 5, 25, found %(found)s.")
-            % {"field": name, "found": " ".join(words)[:60]}
+            % {"field": said(FIELD_WORDS[name], _), "found": " ".join(words)[:60]}
         )
     return [int(word) for word in words]
 
@@ -103,7 +122,7 @@ def _number(request: HttpRequest, name: str, usual: int) -> int:
     if not (word.isascii() and word.isdigit() and len(word) <= 9):
         raise Refused(
             _("%(field)s: expected a whole number, found %(found)s.")
-            % {"field": name, "found": word[:20]}
+            % {"field": str(_NUMBER_WORDS[name]), "found": word[:20]}
         )
     return int(word)
 

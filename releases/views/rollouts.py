@@ -33,6 +33,8 @@ from releases.views.rollout_drawn import (
     units_drawn,
 )
 
+# What the guards on the page read: incidents, nodes, holds, spares, units and the brake, other rollouts.
+GUARD_TOPICS = ("incidents", "fleet", "rollouts")
 _HALTS = (rules.RUNNING, rules.PAUSED, rules.ROLLBACK_FAILED)
 _CANCELS = (rules.DRAFT, rules.SUBMITTED, rules.APPROVED)
 
@@ -82,7 +84,7 @@ def rollout_answer(
     working = at_work([one.wave for one in page.units])
     context = {
         "section": "rollouts",
-        "topics": [row.topic],
+        "topics": [row.topic, *GUARD_TOPICS],
         "rollout": row,
         "page": page,
         "mark": head_mark(page),

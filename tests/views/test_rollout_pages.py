@@ -7,9 +7,12 @@ from django.test import Client
 from django.utils import timezone
 
 from fleet.models import TrailEntry
+from fleet.services.reach import reach_settle
+from fleet.services.replicas import replica_doubt
 from releases.models import Approval, Launch, Rollout
 from releases.selectors import incidents
-from tests.factories import make_person
+from runbooks.services.incidents import incident_open
+from tests.factories import make_actor, make_person
 from tests.rollouts import ask_wave, make_rollout, make_world, reach, running, sign, submitted
 
 pytestmark = pytest.mark.django_db
@@ -66,7 +69,28 @@ class TestNew:
             wave_weights="10, 50",
         )  # fmt: skip
         assert refused.status_code == 409
-        assert "wave_weights: expected 100 at the end, found 10, 50" in html(refused)
+        assert "Weights of a unit, %: expected 100 at the end, found 10, 50" in html(refused)
+
+    @pytest.mark.parametrize(
+        ("field", "found", "words"),
+        [
+            ("canary_weights", "5; 1", "Canary weights, %: expected rising percents"),
+            ("observe_min", "soon", "Window at each weight, min: expected a whole number"),
+            ("drain_min", "9999", "Drain deadline, s: expected 0 to 86400"),
+        ],
+    )
+    def test_a_field_is_named_as_the_form_names_it(self, ana, field, found, words):
+        world = make_world(units=2)
+        fields = {"pool": "glm52", "release": str(world.new.pk), "reason": "faster", field: found}
+        assert words in html(post(ana, "/rollouts/new/", **fields))
+
+    @pytest.mark.parametrize(("lab", "window", "requests"), [(True, 60.0, 0), (False, 600.0, 20)])
+    def test_a_rehearsed_fleet_waits_for_no_users(self, ana, settings, lab, window, requests):
+        settings.IS_REHEARSAL = lab
+        world = make_world(units=2)
+        post(ana, "/rollouts/new/", pool="glm52", release=str(world.new.pk), reason="faster")
+        strategy = Rollout.objects.get().strategy
+        assert (strategy["observe_s"], strategy["min_requests"]) == (window, requests)
 
     def test_in_chinese_a_bad_strategy_is_told_in_chinese(self, signed_in):
         world = make_world(units=2)
@@ -219,3 +243,41 @@ def test_the_list_and_the_jump_field_lead_to_it(ana, asked):
 def test_it_speaks_chinese(signed_in, asked):
     shown = html(signed_in("bo", language="zh-hans").get(page(asked)))
     assert "批准第 1 批" in shown
+
+
+class TestHearing:
+    """The guards of a wave are read anew when what they read has moved, not only when the rollout has."""
+
+    def test_an_incident_a_node_that_goes_away_and_a_doubt_are_heard(
+        self, ana, asked, monkeypatch, django_capture_on_commit_callbacks
+    ):
+        rung: set[str] = set()
+        monkeypatch.setattr("fleet.doorbell._send", rung.update)
+        heard = set(ana.get(page(asked)).context["topics"])
+        unit = asked.pool.replicas.get(name="glm52-r2")
+        node = unit.members.first().node
+
+        def incident() -> None:
+            incident_open(
+                signature="test", pool=asked.pool, replica=unit, launch=None, title="it hangs",
+                symptoms=[], began_at=timezone.now(), actor=make_actor(),
+            )  # fmt: skip
+
+        def away() -> None:
+            node.host.reach = "unreachable"
+            node.host.save()
+            reach_settle()
+
+        def doubt() -> None:
+            replica_doubt(replica=unit, doubt="unseen", explanation="?", actor=make_actor())
+
+        for happens in (incident, away, doubt):
+            rung.clear()
+            with django_capture_on_commit_callbacks(execute=True):
+                happens()
+            assert rung & heard, happens.__name__
+
+    def test_its_live_part_asks_again_at_every_topic_that_is_heard(self, ana, asked):
+        answer = ana.get(page(asked))
+        wanted = ", ".join(f"{topic} from:body" for topic in answer.context["topics"])
+        assert f'hx-trigger="{wanted}"' in html(answer)
