@@ -1,6 +1,6 @@
 """What the shell of every page shows. Costs no query beyond the person's grants, which the permission check read.
 
-`shell.conductor_age_s` and `shell.brake` ask the database when a template uses them, once a page.
+`shell.conductor_age_s`, `shell.brake` and `shell.counts` ask the database when a template uses them, once a page.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from django.utils.translation import gettext as _
 from fleet.rules import policy
 from fleet.selectors import conductor_tick_age_s
 from fleet.selectors.brake import brake_now
+from releases.selectors.incidents import open_incidents
+from releases.selectors.rollout_page import requests_open
+from releases.views.inbox import signable
 
 STALLED_S = 30.0
 
@@ -59,6 +62,17 @@ class Shell:
     def is_stalled(self) -> bool:
         age = self.conductor_age_s
         return age is None or age > STALLED_S
+
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        """How many requests wait for this person's signature, and how many incidents are open."""
+        user = getattr(self._request, "user", None)
+        if not policy.may(user, "counts"):
+            return {"approvals": 0, "incidents": 0}
+        return {
+            "approvals": len(signable(user, requests_open())),
+            "incidents": len(open_incidents()),
+        }
 
     @cached_property
     def brake(self) -> Any:

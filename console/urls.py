@@ -2,11 +2,12 @@
 
 from django.urls import include, path
 
-from console import health
+from console import health, views
 from fleet import consumers
 
 urlpatterns = [
     path("healthz", health.healthz, name="healthz"),
+    path("counts/", views.counts, name="counts"),
     path("", include("fleet.urls")),
     path("", include("releases.urls")),
     path("", include("runbooks.urls")),

@@ -46,6 +46,7 @@ PERMISSIONS: dict[str, Entry] = {
     "theme": Entry(write=ANYONE),
     "home": Entry(read=READ),
     "jump": Entry(read=READ),
+    "counts": Entry(read=READ),
     # the fleet
     "fleet-map": Entry(read=READ),
     "fleet-table": Entry(read=READ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -21,7 +22,7 @@ from releases.views.rollout_drawn import card_drawn, card_title, sign_refusal
 def inbox(request: HttpRequest) -> HttpResponse:
     """Requests, open incidents and rollouts at work."""
     waiting = list(requests_open())
-    mine = [one for one in waiting if not sign_refusal(request.user, one)]
+    mine = signable(request.user, waiting)
     others = [one for one in waiting if one not in mine]
     first = next((one for one in mine if one.rollout_id), None)
     context = {
@@ -40,6 +41,11 @@ def inbox(request: HttpRequest) -> HttpResponse:
     return render_page(
         request, "releases/inbox.html", context, parts={"inbox-live": "releases/_inbox_live.html"}
     )
+
+
+def signable(user: Any, waiting: Iterable[Approval]) -> list[Approval]:
+    """Return the requests that this person may sign."""
+    return [one for one in waiting if not sign_refusal(user, one)]
 
 
 def incidents_drawn() -> list[tuple[OpenIncident, str, Mark]]:

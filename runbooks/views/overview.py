@@ -17,8 +17,8 @@ from fleet.views.drawing import PoolCard, pool_cards
 from fleet.views.parts import render_page
 from releases.models import Approval
 from releases.selectors.rollout_page import requests_open, rollouts_live
-from releases.views.inbox import incidents_drawn
-from releases.views.rollout_drawn import card_title, sign_refusal
+from releases.views.inbox import incidents_drawn, signable
+from releases.views.rollout_drawn import card_title
 from runbooks.models import Run
 from runbooks.rules import run as rules
 from runbooks.selectors.overview import happened_lately, releases_running
@@ -59,8 +59,7 @@ def _waiting(request: HttpRequest, runs: list[Run]) -> list[dict[str, Any]]:
         if run.state in (rules.PROPOSED, rules.WAITING)
         and may(request.user, "run-start", run.replica.pool if run.replica else None)
     ]
-    asked = [one for one in requests_open() if not sign_refusal(request.user, one)]
-    return mine + [_approval_row(one) for one in asked]
+    return mine + [_approval_row(one) for one in signable(request.user, requests_open())]
 
 
 def _run_row(run: Run) -> dict[str, Any]:

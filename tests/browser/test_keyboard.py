@@ -23,8 +23,24 @@ def test_a_question_mark_lists_the_keys(fleet):
     assert not fleet.locator("#keys").is_visible()
 
 
+LETTERS = {
+    "h": "/",
+    "r": "/rollouts/",
+    "u": "/replicas/",
+    "i": "/incidents/",
+    "a": "/audit/",
+    "f": "/fleet/",
+}
+
+
+def test_the_list_of_keys_names_every_letter(fleet):
+    fleet.keyboard.press("?")
+    named = fleet.locator("#keys dt", has_text="G").locator("kbd:nth-of-type(2)").all_inner_texts()
+    assert sorted(named) == sorted(letter.upper() for letter in LETTERS)
+
+
 def test_g_then_a_letter_goes_to_a_page(fleet):
-    for letter, address in (("r", "/replicas/"), ("a", "/audit/"), ("f", "/fleet/")):
+    for letter, address in LETTERS.items():
         fleet.keyboard.press("g")
         fleet.keyboard.press(letter)
         fleet.wait_for_url(re.compile(re.escape(address) + "$"))

@@ -96,3 +96,19 @@ def test_an_ended_session_is_said_and_typed_text_stays(open_page, change):
     )
     assert page.input_value("#hold-reason") == "half a sentence"
     assert "next=/nodes/gpu004/" in page.locator("[data-socket=out]").get_attribute("href")
+
+
+RESOLVE = "from runbooks.models import Incident; Incident.objects.filter(pk=2).update(state='{}')"
+
+
+def test_the_counts_of_the_navigation_follow_on_any_page(open_page, change):
+    page = open_page("/audit/")
+    page.mouse.move(5, 5)
+    wait_until(lambda: is_live(page), what="the socket")
+    sign = page.locator(".nav [data-count=incidents]")
+    before = int(sign.inner_text())
+    change(RESOLVE.format("resolved"), "inbox")
+    wait_until(lambda: sign.text_content() == str(before - 1), what="one less")
+    change(RESOLVE.format("open"), "inbox")
+    wait_until(lambda: sign.text_content() == str(before), what="as before")
+    assert page.complaints == []
