@@ -102,7 +102,7 @@ def _wave(
         step=wave.step,
         now=timezone.now(),
         observing_since=wave.observing_since,
-        requests=_requests(wave),
+        requests=_requests_since(wave),
         # Only one wave begins at a time: what is signed for the others is not asked before.
         has_start=is_next and has_start(rollout, wave),
         old_release=wave.old_release.public_id if wave.old_release else "",
@@ -113,13 +113,17 @@ def _wave(
     )
 
 
-def _requests(wave: Wave) -> int | None:
+def _requests_since(wave: Wave) -> int | None:
     if wave.observing_since is None:
         return None
-    endpoint = Endpoint.objects.filter(
-        launch__replica=wave.replica_id, launch__state__in=Launch.LIVE
-    ).first()
-    return endpoint.requests - wave.requests_at_since if endpoint else None
+    requests = requests_of(wave)
+    return None if requests is None else requests - wave.requests_at_since
+
+
+def requests_of(wave: Wave) -> int | None:
+    """Return how many requests the endpoint of a wave's unit has had; None while it is behind no gateway."""
+    rows = Endpoint.objects.filter(launch__replica=wave.replica_id, launch__state__in=Launch.LIVE)
+    return rows.values_list("requests", flat=True).first()
 
 
 # -- units

@@ -11,7 +11,7 @@ from django.utils import timezone
 from fleet.execution.faults import fault_point
 from fleet.rules.message import say
 from fleet.services.trail import rule_actor
-from releases.models import Endpoint, Launch, Rollout, Wave
+from releases.models import Rollout, Wave
 from releases.rules import rollout as rules
 from releases.rules.waves import FAILED, OBSERVING, PASSED, RETIRED, UNDONE, WaveMove
 from releases.services.releases import release_in_service
@@ -22,7 +22,12 @@ from releases.services.rollout_moves import (
     rollout_move,
     wave_move,
 )
-from releases.services.rollout_seen import rolled_back_proof, rollout_seen, waves_of
+from releases.services.rollout_seen import (
+    requests_of,
+    rolled_back_proof,
+    rollout_seen,
+    waves_of,
+)
 from releases.services.rollout_triggers import triggers_judge
 
 log = logging.getLogger(__name__)
@@ -129,7 +134,7 @@ def _wave_apply(rollout: Rollout, wave: Wave, what: WaveMove, direction: str) ->
         to=what.to,
         explanation=what.explanation,
         actor=_RULE,
-        requests=_requests(wave),
+        requests=requests_of(wave) or 0,
     )
     return True
 
@@ -156,7 +161,7 @@ def _stay(rollout: Rollout, wave: Wave, what: WaveMove) -> bool:
 
 def _observe_anew(wave: Wave) -> None:
     Wave.objects.filter(pk=wave.pk).update(
-        observing_since=timezone.now(), requests_at_since=_requests(wave)
+        observing_since=timezone.now(), requests_at_since=requests_of(wave) or 0
     )
 
 
@@ -172,10 +177,3 @@ def _explain(rollout: Rollout, explanation: str) -> None:
     if rollout.explanation != explanation:
         Rollout.objects.filter(pk=rollout.pk).update(explanation=explanation)
         ring_rollout(rollout)
-
-
-def _requests(wave: Wave) -> int:
-    endpoint = Endpoint.objects.filter(
-        launch__replica=wave.replica_id, launch__state__in=Launch.LIVE
-    ).first()
-    return endpoint.requests if endpoint else 0
