@@ -17,6 +17,7 @@ from fleet.doorbell import ring
 from fleet.execution.models import Host
 from fleet.models import Hold, KeyChange, Node
 from fleet.rules import hostkeys
+from fleet.rules.message import say
 from fleet.rules.refusals import Conflict, NeedsReason, NotAllowed, Refused
 from fleet.selectors.scope import pools_of_nodes
 from fleet.services.holds import HOST_KEY, holds_lift
@@ -145,7 +146,9 @@ def _pin(node: Node, host: Host, key: str, *, actor: Actor, verb: str, reason: s
     before = {"fingerprint": _short(host.host_key), "offered": _short(host.offered_key)}
     _tell(node, verb, actor, reason, before=before, after={"fingerprint": _short(key)})
     held = Hold.objects.filter(node=node, owner=HOST_KEY, lifted_at=None)
-    holds_lift(holds=held, reason=f"key pinned by {actor.name}", actor=rule_actor(HOST_KEY))
+    holds_lift(
+        holds=held, reason=say("key pinned by %(who)s", who=actor.name), actor=rule_actor(HOST_KEY)
+    )
     node.host.refresh_from_db()
 
 

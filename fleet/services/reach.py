@@ -33,9 +33,10 @@ def reach_settle() -> int:
 def _hold_changed_keys() -> int:
     nodes = list(_without_hold(HOST_KEY).filter(host__key_state=Host.Key.CHANGED))
     reasons = {
-        node.pk: (
-            f"host key changed: pinned {hostkeys.fingerprint(node.host.host_key)}, "
-            f"offered {hostkeys.fingerprint(node.host.offered_key) or 'unknown'}"
+        node.pk: say(
+            "host key changed: pinned %(pinned)s, offered %(offered)s",
+            pinned=hostkeys.fingerprint(node.host.host_key),
+            offered=hostkeys.fingerprint(node.host.offered_key) or "–",
         )
         for node in nodes
     }
@@ -45,9 +46,9 @@ def _hold_changed_keys() -> int:
 def _hold_unreachable() -> int:
     nodes = list(_without_hold(REACH).filter(host__reach=Host.Reach.UNREACHABLE))
     reasons = {
-        node.pk: f"no answer since {node.host.missed_since:%Y-%m-%d %H:%M:%S} UTC"
+        node.pk: say("no answer since %(at)s UTC", at=f"{node.host.missed_since:%Y-%m-%d %H:%M:%S}")
         if node.host.missed_since
-        else "no answer"
+        else say("no answer")
         for node in nodes
     }
     return _add(nodes, reasons, REACH)
