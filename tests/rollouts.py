@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from django.utils import timezone
@@ -34,8 +34,6 @@ class World:
     requests: int = 50
     errors: int = 0
     lowest: int = 99
-    most_out: int = 0
-    asked: list[str] = field(default_factory=list)
 
     def answer(self) -> None:
         for launch in Launch.objects.filter(state__in=Launch.LIVE).select_related("replica"):
@@ -81,6 +79,9 @@ class World:
         launch.replica.members.filter(released_at=None).update(is_reserved=False)
 
     def _drained(self, drain: Drain) -> None:
+        if Endpoint.objects.filter(launch=drain.launch, mode="ready").exists():
+            Drain.objects.filter(pk=drain.pk).update(state="cancelled", ended_at=timezone.now())
+            return
         Drain.objects.filter(pk=drain.pk).update(state="drained", ended_at=timezone.now())
         Endpoint.objects.filter(launch=drain.launch).update(mode="maint")
 
@@ -114,7 +115,7 @@ def make_world(units: int = 3, spares: int = 2, floor: int = 0, needed: int = 1)
     for number in range(1, units + 1):
         serve(world, make_replica(f"glm52-r{number}", pool=pool, nodes=[_node(number)]))
     for number in range(spares):
-        make_node(f"h100-{41 + number:03d}")
+        _node(max(units, 40) + 1 + number)
     world.answer()
     return world
 

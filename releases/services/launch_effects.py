@@ -3,7 +3,8 @@
 from collections.abc import Collection
 from typing import Any
 
-from fleet.execution.dispatch import command_dispatch, subject_create
+from fleet.execution import states
+from fleet.execution.dispatch import command_cancel, command_dispatch, subject_create
 from fleet.execution.models import Command, Scrape
 from releases.launchers.docker_mp import argv_of
 from releases.models import Launch, LaunchPosition
@@ -126,6 +127,14 @@ def dispatch_golden(launch: Launch, attempt: int) -> None:
             deadline_s=40.0,
             topic=launch.topic,
         )
+
+
+def cancel_questions(launch: Launch) -> None:
+    """Take back what the nodes were asked and were not sent yet: nobody waits for the answers any more."""
+    for step in ("preflight/", "identity/", "golden/"):
+        for command in commands_of(launch, step):
+            if command.state == states.QUEUED:
+                command_cancel(command=command)
 
 
 def golden_body(launch: Launch, prompt: dict[str, Any]) -> dict[str, Any]:

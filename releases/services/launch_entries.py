@@ -16,6 +16,8 @@ from releases.services.launch_log import phase_open, phases_close
 
 def state_enter(launch: Launch, before: str) -> None:
     """Do what belongs to the new state, in the transaction of the move."""
+    if launch.state in rules.ENDED | {rules.FREEZING, rules.STOPPING}:
+        effects.cancel_questions(launch)
     if launch.state == rules.PREFLIGHT:
         effects.dispatch_preflight(launch)
     elif launch.state == rules.STARTING:

@@ -10,6 +10,7 @@ from fleet.services.trail import Actor, trail_add
 from releases.models import Rollout, Wave
 from releases.rules import rollout as rules
 from releases.rules.waves import OBSERVING, WAVE_MOVES
+from releases.services.rollout_entries import state_enter
 
 _OVER = frozenset(state for state, onward in rules.ROLLOUT_MOVES.items() if not onward)
 
@@ -49,6 +50,7 @@ def rollout_move(
         before={"state": before},
         after={"state": to} | ({"proof": proof} if proof else {}),
     )
+    state_enter(rollout, actor)
     ring_rollout(rollout)
 
 

@@ -18,6 +18,8 @@ from tests.rollouts import ask_wave, go, make_world, reach, running, sign, state
 
 pytestmark = pytest.mark.django_db
 
+AT_WORK = ("draining", "replacing", "warming", "shifting", "observing")
+
 
 def why(rollout) -> str:
     return said(rollout.explanation)
@@ -352,17 +354,41 @@ class TestTakenBack:
         assert proof[f"glm52-c{rollout.pk}"] == {"launch": None}
         assert (world.lowest, spares_usable()) == (2, 2)
 
-    @pytest.mark.parametrize("state", ["draining", "replacing", "warming", "shifting", "observing"])
-    def test_it_can_be_taken_back_from_every_state_of_a_wave(self, state):
+    @pytest.mark.parametrize(
+        ("state", "is_halted"),
+        [
+            *((state, False) for state in (*AT_WORK, "passed")),
+            ("draining", True),
+            ("warming", True),
+        ],
+    )
+    def test_it_can_be_taken_back_from_every_state_of_a_wave(self, state, is_halted):
         world = make_world(units=2)
         rollout = running(world)
         reach(world, rollout, 1, state)
+        if is_halted:
+            rollout_pause(rollout=rollout, reason="lunch", actor=make_actor())
         roll_back(rollout)
         go(world, rollout, "rolled_back")
+        self.assert_as_before(world)
+
+    def test_it_can_be_taken_back_after_a_wave_that_failed(self):
+        world = make_world(units=2)
+        rollout = running(world, approve="canary")
+        reach(world, rollout, 0, "passed")
+        world.gate_ends = "failed"
+        go(world, rollout, "paused")
+        assert states(rollout)[1] == "failed"
+        roll_back(rollout)
+        go(world, rollout, "rolled_back")
+        self.assert_as_before(world)
+
+    def assert_as_before(self, world) -> None:
         live = Launch.objects.filter(state="ready").select_related("replica")
         assert {launch.replica.name for launch in live} == {"glm52-r1", "glm52-r2"}
         assert {launch.release_id for launch in live} == {world.old.pk}
         assert set(Endpoint.objects.values_list("weight", "mode")) == {(100, "ready")}
+        assert world.lowest >= world.pool.promised_units, "one unit out of service at a time"
 
     def test_the_brake_and_an_incident_do_not_hold_it(self):
         world = make_world()
