@@ -35,6 +35,13 @@ class Release(models.Model):
     author = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
     )
+    last_editor = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        null=True,
+        on_delete=models.SET_NULL,
+        related_name="+",
+        help_text="who last changed what the draft says; none but its author did when empty",
+    )
     created_at = models.DateTimeField(auto_now_add=True)
     sealed_at = models.DateTimeField(null=True)
     reviewed_at = models.DateTimeField(null=True)

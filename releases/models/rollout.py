@@ -38,6 +38,13 @@ class Rollout(models.Model):
     # [{"at": ISO time, "counts": {launch id: [requests, errors]}}] of the error window, oldest first
     counted = models.JSONField(default=list)
     author = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    last_editor = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        null=True,
+        on_delete=models.PROTECT,
+        related_name="+",
+        help_text="who last had its units read into waves; none but its author did when empty",
+    )
     created_at = models.DateTimeField(auto_now_add=True)
     state_at = models.DateTimeField(auto_now_add=True)
     started_at = models.DateTimeField(null=True)

@@ -30,7 +30,7 @@ def release_named(public_id: str) -> Release | None:
     head, _, number = public_id.partition("-")
     if head != "REL" or not number.isascii() or not number.isdigit() or len(number) > 9:
         return None
-    rows = Release.objects.select_related("pool", "author", "based_on")
+    rows = Release.objects.select_related("pool", "author", "last_editor", "based_on")
     return rows.filter(pk=int(number)).first()
 
 

@@ -91,9 +91,12 @@ def pool_of(approval: Approval) -> Pool:
 
 
 def parties(approval: Approval) -> frozenset[int]:
-    """Return the keys of the people who may never sign it: who asked, and who wrote its subject."""
-    author = approval.rollout.author_id if approval.rollout else approval.release.author_id
-    return frozenset({approval.asked_by_id, author} - {None})
+    """Return the keys of the people who may never sign it: who asked, who wrote its subject, who last edited it.
+
+    Source: RELIABILITY.md section 2 (I9), SECURITY.md S6.
+    """
+    subject = approval.rollout or approval.release
+    return frozenset({approval.asked_by_id, subject.author_id, subject.last_editor_id} - {None})
 
 
 @transaction.atomic
@@ -197,7 +200,9 @@ def _lock_subject(approval: Approval) -> None:
 def _demand_other_person(approval: Approval, user: Any) -> None:
     if user.pk in parties(approval):
         raise OwnRequest(
-            _("You asked for this or wrote it; another person with the role must sign it.")
+            _(
+                "You asked for this, wrote it or edited it last; another person with the role must sign it."
+            )
         )
 
 

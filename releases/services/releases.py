@@ -57,8 +57,13 @@ def release_draft(
 
 
 @transaction.atomic
-def release_edit(*, release: Release, title: str, content: dict[str, Any], actor: Actor) -> Release:
-    """Change what a draft says; saving it unchanged writes nothing. Raises Conflict once it is sealed."""
+def release_edit(
+    *, release: Release, title: str, content: dict[str, Any], actor: Actor, user: Any
+) -> Release:
+    """Change what a draft says; saving it unchanged writes nothing. Raises Conflict once it is sealed.
+
+    Whoever changed it last never signs it.
+    """
     release = _locked(release)
     if release.state != rules.DRAFT:
         raise Conflict(
@@ -70,7 +75,11 @@ def release_edit(*, release: Release, title: str, content: dict[str, Any], actor
         return release
     before = {"title": release.title, "content_sha256": release.content_sha256}
     Release.objects.filter(pk=release.pk).update(
-        title=title, content=content, content_sha256=sha256, version=F("version") + 1
+        title=title,
+        content=content,
+        content_sha256=sha256,
+        last_editor=user,
+        version=F("version") + 1,
     )
     release.refresh_from_db()
     _tell(release, "edit", actor, before=before, after={"title": title, "content_sha256": sha256})
@@ -103,7 +112,7 @@ def seal_refusals(release: Release) -> list[str]:
 
 @transaction.atomic
 def release_review_ask(*, release: Release, actor: Actor, user: Any, reason: str = "") -> Approval:
-    """Ask two others to sign a sealed release: neither who wrote it nor who asks. Raises Conflict.
+    """Ask two others to sign a sealed release: not who wrote it, edited it last or asks. Raises Conflict.
 
     A rehearsal's release needs one, since its lab has one approver; the trail carries the number.
     """

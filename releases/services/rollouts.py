@@ -94,7 +94,8 @@ def rollout_submit(*, rollout: Rollout, actor: Actor, user: Any) -> Rollout:
         rollout_move(rollout=rollout, to=rules.DRAFT, explanation=_TOO_OLD, actor=actor)
     _demand_move(rollout, rules.SUBMITTED)
     refusals = [*_release_refusals(rollout.pool, rollout.new_release), *_gateway_refusals(rollout)]
-    _waves_build(rollout)
+    if _waves_build(rollout):
+        Rollout.objects.filter(pk=rollout.pk).update(last_editor=user)
     if not rollout.waves.filter(is_canary=False).exists():
         refusals.append(say("Every unit of the pool has this release already."))
     if refusals:
@@ -353,9 +354,13 @@ def _demand_move(rollout: Rollout, to: str) -> None:
         raise RolloutRefused([say("The rollout is %(state)s.", state=rollout.state)])
 
 
-def _waves_build(rollout: Rollout) -> None:
-    """Give each unit of the pool that is not on the release yet a wave, in the order of names."""
-    rollout.waves.filter(is_canary=False).delete()
+def _waves_build(rollout: Rollout) -> bool:
+    """Give each unit of the pool that is not on the release yet a wave, in the order of names; tell whether that
+    changed what was planned.
+    """
+    rows = rollout.waves.filter(is_canary=False)
+    before = set(rows.values_list("number", "replica_id", "old_release_id"))
+    rows.delete()
     units = sorted(rollout.pool.replicas.filter(is_canary=False), key=_natural)
     releases = dict(
         Launch.objects.filter(replica__in=units, state__in=Launch.LIVE).values_list(
@@ -367,6 +372,7 @@ def _waves_build(rollout: Rollout) -> None:
         Wave(rollout=rollout, number=number, replica=unit, old_release_id=releases.get(unit.pk))
         for number, unit in enumerate(todo, start=1)
     )
+    return set(rows.values_list("number", "replica_id", "old_release_id")) != before
 
 
 def _natural(unit: Replica) -> list[Any]:

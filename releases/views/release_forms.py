@@ -86,7 +86,13 @@ def edit(request: HttpRequest, name: str) -> HttpResponse:
     except BadField as error:
         fields = {**draft_fields(release.content), **posted}
         return _form(request, release, title, fields, said(error.sentence, _))
-    release_edit(release=release, title=title, content=content, actor=actor_of(request))
+    release_edit(
+        release=release,
+        title=title,
+        content=content,
+        actor=actor_of(request),
+        user=request.user,
+    )
     return redirect("release", name)
 
 

@@ -117,7 +117,7 @@ def _review(request: HttpRequest, seen: ReleaseSeen) -> dict[str, Any]:
         if not may(request.user, "release-sign", seen.release.pool):
             why_not = _("Needs role approver")
         elif request.user.pk in parties(asked):
-            why_not = _("You wrote it or asked for it: another approver signs")
+            why_not = _("You wrote it, edited it last or asked for it: another approver signs")
         elif request.user in signed:
             why_not = _("You signed already")
     return {

@@ -214,7 +214,7 @@ def sign_refusal(user: Any, approval: Approval) -> str:
     if not policy.may(user, "approval.sign", pool, is_write=True):
         return _("Needs role approver")
     if user.pk in parties(approval):
-        return _("You wrote it or asked for it: another approver signs")
+        return _("You wrote it, edited it last or asked for it: another approver signs")
     if user.pk in {signature.user_id for signature in approval.signatures.all()}:
         return _("You signed already")
     return ""

@@ -75,6 +75,7 @@ class TestDraft:
                 title="x",
                 content=content_with("env", {}),
                 actor=make_actor(),
+                user=None,
             )
         assert (release.version, release.content["env"]) == (2, {})
         assert verbs() == ["release.draft", "release.edit"]
@@ -110,7 +111,7 @@ class TestSeal:
 
     def test_a_sealed_release_is_not_edited(self):
         with pytest.raises(Conflict, match="never changes"):
-            release_edit(release=sealed(), title="x", content={}, actor=make_actor())
+            release_edit(release=sealed(), title="x", content={}, actor=make_actor(), user=None)
 
 
 class TestDatabase:
@@ -157,6 +158,28 @@ class TestReview:
         for user in (ana, bo):
             with pytest.raises(OwnRequest):
                 sign(approval, user)
+
+    def test_who_edited_it_last_never_signs_it(self):
+        ana, bo, cy = (make_person(name, "approver") for name in ("ana", "bo", "cy"))
+        release = release_edit(
+            release=draft(user=ana),
+            title="glm-5.2 other",
+            content=content_with("env", {}),
+            actor=make_actor("bo"),
+            user=bo,
+        )
+        approval = ask(release_seal(release=release, actor=make_actor()), ana)
+        with pytest.raises(OwnRequest, match="edited it last"):
+            sign(approval, bo)
+        sign(approval, cy)
+
+    def test_saving_it_unchanged_makes_nobody_its_editor(self):
+        ana, bo = make_person("ana", "operator"), make_person("bo", "approver")
+        release = draft(user=ana)
+        release_edit(
+            release=release, title=release.title, content=CONTENT, actor=make_actor(), user=bo
+        )
+        sign(ask(release_seal(release=release, actor=make_actor()), ana), bo)
 
     def test_a_rehearsal_needs_one_and_the_trail_says_so(self, reviewed):
         ana, bo = make_person("ana", "operator"), make_person("bo", "approver")

@@ -12,6 +12,7 @@ from fleet.rules.message import said
 from fleet.rules.refusals import Conflict
 from releases.models import Endpoint, Gateway, Launch, Rollout
 from releases.selectors import incidents
+from releases.services.approvals import OwnRequest
 from releases.services.releases import release_withdraw
 from releases.services.rollout_facts import guard_facts, guards_of, unmet_of, wave_facts
 from releases.services.rollout_tick import rollout_advance
@@ -31,6 +32,7 @@ from tests.rollouts import (
     make_release,
     make_rollout,
     make_world,
+    reach,
     running,
     sign,
     states,
@@ -74,6 +76,29 @@ class TestBeforeItRuns:
         rollout = make_rollout(world)
         units = list(rollout.waves.order_by("number").values_list("replica__name", flat=True))
         assert units == [None, "glm52-r1", "glm52-r3"]
+
+    def test_who_had_its_units_read_anew_signs_no_wave_of_it(self):
+        world = make_world(units=3)
+        rollout = make_rollout(world)
+        Launch.objects.filter(replica__name="glm52-r2").update(release=world.new)
+        dan = make_person("dan", role="approver")
+        rollout = rollout_submit(rollout=rollout, actor=make_actor("dan"), user=dan)
+        sign(rollout)
+        rollout_start(rollout=rollout, **WHO)
+        reach(world, rollout, 1, "awaiting_approval")
+        ask_wave(rollout, 1)
+        with pytest.raises(OwnRequest):
+            sign(rollout, "dan")
+
+    def test_who_submits_it_as_its_author_planned_it_may_sign_a_wave(self):
+        world = make_world(units=3)
+        dan = make_person("dan", role="approver")
+        rollout = rollout_submit(rollout=make_rollout(world), actor=make_actor("dan"), user=dan)
+        sign(rollout)
+        rollout_start(rollout=rollout, **WHO)
+        reach(world, rollout, 1, "awaiting_approval")
+        ask_wave(rollout, 1)
+        sign(rollout, "dan")
 
     def test_without_a_gateway_it_is_not_submitted(self):
         rollout = make_rollout(make_world(units=2))
