@@ -10,9 +10,10 @@ from django.db.models.functions import Now
 from django.utils.translation import gettext as _
 
 from fleet.doorbell import ring
-from fleet.models import Pool
+from fleet.models import Pool, Replica
 from fleet.rules.message import said, say
 from fleet.rules.refusals import Conflict, NeedsReason, Refused
+from fleet.selectors.units import shown_state
 from fleet.services.trail import Actor, rule_actor, trail_add
 from releases.models import Approval, Launch, Release, Rollout
 from releases.rules import release as rules
@@ -21,6 +22,7 @@ from releases.services.approvals import approval_ask, approvals_withdraw, kind_a
 
 TITLE_MAX = 120
 REASON_MIN = 3
+_SETTLES = rule_actor("release-settle")
 
 
 class ReleaseRefused(Refused):
@@ -185,8 +187,25 @@ def release_in_service(*, release: Release, actor: Actor) -> Release:
 
 
 def releases_settle() -> int:
-    """Take every release of which no unit is left out of service, where another one serves; return how many."""
-    return sum(_supersede(pk) for pk in _left_behind().values_list("pk", flat=True))
+    """Put every reviewed release in service of which a unit serves, and take every one out of which no unit is left
+    where another one serves; return how many moved.
+    """
+    newly = [release_in_service(release=one, actor=_SETTLES) for one in _newly_serving()]
+    return len(newly) + sum(_supersede(pk) for pk in _left_behind().values_list("pk", flat=True))
+
+
+def _newly_serving() -> list[Release]:
+    """Releases that a unit serves and that are not in service; while a rollout is at work its waves say so.
+
+    Source: RELIABILITY.md section 4 (Release: in service with its first unit serving).
+    """
+    able = [state for state, onward in rules.RELEASE_MOVES.items() if rules.IN_SERVICE in onward]
+    serving = Launch.objects.annotate(shown=shown_state("replica__")).filter(
+        state=Launch.State.READY, shown=Replica.State.SERVING, replica__is_canary=False
+    )
+    rows = Release.objects.defer("content").filter(state__in=able, pk__in=serving.values("release"))
+    at_work = Rollout.objects.filter(state__in=Rollout.LIVE)
+    return list(rows.exclude(pool__in=at_work.values("pool")).order_by("pk"))
 
 
 def _left_behind() -> Any:
@@ -203,9 +222,7 @@ def _supersede(pk: int) -> bool:
     release = _locked(Release(pk=pk))
     if not _left_behind().filter(pk=pk).exists():
         return False
-    _move(
-        release, rules.SUPERSEDED, rule_actor("release-settle"), reason=say("no unit of it is left")
-    )
+    _move(release, rules.SUPERSEDED, _SETTLES, reason=say("no unit of it is left"))
     return True
 
 

@@ -1,10 +1,10 @@
 import pytest
 from django.db import IntegrityError, transaction
 
-from fleet.models import TrailEntry
+from fleet.models import Replica, TrailEntry
 from fleet.rules.message import said
 from fleet.rules.refusals import Conflict, NeedsReason, Refused
-from releases.models import Launch, Release
+from releases.models import Launch, Release, Rollout
 from releases.services.approvals import FactsMoved, OwnRequest, approval_decide, facts_digest
 from releases.services.releases import (
     ReleaseRefused,
@@ -272,6 +272,36 @@ class TestSettle:
     def test_while_one_unit_runs_it_both_are_in_service(self, old_and_new):
         for number, release in enumerate(old_and_new, 1):
             self.run_unit(release, f"glm52-r{number}")
+        assert releases_settle() == 0
+
+    def test_a_reviewed_one_is_in_service_once_a_unit_launched_by_hand_serves(self, reviewed):
+        self.run_unit(reviewed, "glm52-r1")
+        assert releases_settle() == 0, "ready is not serving"
+        Replica.objects.update(state="serving")
+        assert (releases_settle(), releases_settle()) == (1, 0)
+        reviewed.refresh_from_db()
+        assert reviewed.state == "in_service"
+        entry = TrailEntry.objects.get(verb="release.in_service")
+        assert (entry.actor, entry.object_id) == ("rule:release-settle", reviewed.public_id)
+
+    @pytest.mark.parametrize("unit", [{"doubt": "hung"}, {"is_canary": True}], ids=str)
+    def test_neither_a_unit_in_doubt_nor_a_canary_puts_it_in_service(self, reviewed, unit):
+        self.run_unit(reviewed, "glm52-r1")
+        Replica.objects.update(state="serving", **unit)
+        assert releases_settle() == 0
+
+    def test_while_a_rollout_is_at_work_its_waves_say_what_is_in_service(self, reviewed):
+        self.run_unit(reviewed, "glm52-r1")
+        Replica.objects.update(state="serving")
+        Rollout.objects.create(
+            pool=reviewed.pool, new_release=reviewed, strategy={}, state="running",
+            author=make_person("ana"),
+        )  # fmt: skip
+        assert releases_settle() == 0
+
+    def test_what_nobody_signed_serves_and_is_not_the_pools(self, reviewed):
+        self.run_unit(sealed(pool=reviewed.pool), "glm52-r1")
+        Replica.objects.update(state="serving")
         assert releases_settle() == 0
 
     def test_a_pool_without_any_unit_keeps_what_was_in_service(self, old_and_new):
