@@ -18,9 +18,9 @@ LOG_LINES = 50_000
 
 
 def evidence_freeze(*, launch: Launch, title: str, origin: str, body: bytes) -> Evidence:
-    """Store bytes as evidence of a launch; the same title of the same launch is frozen once."""
+    """Store bytes as evidence of a launch; what comes from the same place under the same title is frozen once."""
     found = Evidence.objects.filter(
-        object_kind="launch", object_id=launch.public_id, title=title
+        object_kind="launch", object_id=launch.public_id, title=title, origin=origin
     ).first()
     return found or Evidence.objects.create(
         object_kind="launch",
@@ -34,26 +34,35 @@ def evidence_freeze(*, launch: Launch, title: str, origin: str, body: bytes) -> 
     )
 
 
-def command_freeze(*, launch: Launch, place: LaunchPosition, command: Command) -> None:
+def command_freeze(*, launch: Launch, place: LaunchPosition, command: Command) -> list[Evidence]:
     """Freeze every section that a settled evidence command brought; nothing brought, nothing frozen."""
-    for name, section in command_sections(command).items():
+    return [
         evidence_freeze(
             launch=launch,
             title=f"{place.node.name} {name}",
             origin=f"{place.node.name}, {command.purpose}",
             body=section.body,
         )
+        for name, section in command_sections(command).items()
+    ]
 
 
-def stored_log_freeze(*, launch: Launch, place: LaunchPosition) -> None:
-    """Freeze the last ten minutes of the stored log of one position (P11): it needs no node."""
-    lines = last_lines(place)
+def stored_log_freeze(*, launch: Launch, place: LaunchPosition, since: datetime) -> Evidence | None:
+    """Freeze the last ten minutes of the stored log of one position (P11): it needs no node.
+
+    `since`: when the loss began that this is about; a log that was frozen of it already is returned as it was.
+    """
+    title = say("%(node)s log of the last 10 min", node=place.node.name)
+    kept = Evidence.objects.filter(
+        object_kind="launch", object_id=launch.public_id, title=title, sealed_at__gte=since
+    ).first()
+    lines = [] if kept else last_lines(place)
     if not lines:
-        return
+        return kept
     text = "".join(f"{line.number} {line.at.isoformat()} {line.text}\n" for line in lines)
-    evidence_freeze(
+    return evidence_freeze(
         launch=launch,
-        title=say("%(node)s log of the last 10 min", node=place.node.name),
+        title=title,
         origin=f"stream of {place.node.name}, lines {lines[0].number} to {lines[-1].number}",
         body=text.encode(),
     )

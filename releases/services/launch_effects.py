@@ -1,6 +1,7 @@
 """What each state of a launch does on the nodes: every effect is a dispatched command with a unique purpose."""
 
 from collections.abc import Collection
+from datetime import datetime
 from typing import Any
 
 from fleet.execution import states
@@ -183,37 +184,54 @@ def unwatch_endpoint(launch: Launch) -> None:
     Scrape.objects.filter(key__startswith=purpose_of(launch, "")).delete()
 
 
-def dispatch_evidence(launch: Launch) -> None:
-    """Read what a stop would destroy: the node's own log file, cards, processes, containers."""
+def dispatch_evidence(launch: Launch, *, since: datetime) -> None:
+    """Read what a stop would destroy: the node's own log file, cards, processes, containers.
+
+    `since`: when the loss began that this is about. What was asked of it already and did not fail is not asked
+    again, so that a retry doubles nothing; what was read before it says nothing of it.
+    """
+    asked = commands_of(launch, "evidence/")
     for place in _places(launch):
         if place.subject is None:
             continue
-        common = {
-            "host": place.node.host,
-            "queue": "stop",
-            "effect": "probe",
-            "deadline_s": 15.0,
-            "topic": launch.topic,
-        }
-        command_dispatch(
-            purpose=purpose_of(launch, f"evidence/{place.position}/log"),
-            verb="collect",
-            subject=place.subject,
-            payload={"files": ["out"]},
-            **common,
-        )
-        container = _planned(launch, place)["container"]
-        argvs = {**_EVIDENCE_ARGVS, "docker-inspect": ["docker", "inspect", container]}
-        command_dispatch(
-            purpose=purpose_of(launch, f"evidence/{place.position}/state"),
-            verb="probe",
-            payload={
-                "sections": [
-                    {"name": name, "timeout_s": 5, "argv": argv} for name, argv in argvs.items()
-                ]
-            },
-            **common,
-        )
+        for kind, order in _evidence_orders(launch, place).items():
+            head = purpose_of(launch, f"evidence/{place.position}/{kind}")
+            own = [command for command in asked if _head(command) == head]
+            if own and own[-1].created_at >= since and not _has_failed(own[-1]):
+                continue
+            command_dispatch(
+                purpose=f"{head}#{len(own) + 1}",
+                host=place.node.host,
+                queue="stop",
+                effect="probe",
+                deadline_s=15.0,
+                topic=launch.topic,
+                **order,
+            )
+
+
+def evidence_asked(launch: Launch, *, since: datetime) -> list[Command]:
+    """Return the newest command of each node and kind of evidence that was asked since then."""
+    asked = commands_of(launch, "evidence/")
+    return list({_head(one): one for one in asked if one.created_at >= since}.values())
+
+
+def _evidence_orders(launch: Launch, place: LaunchPosition) -> dict[str, dict[str, Any]]:
+    container = _planned(launch, place)["container"]
+    argvs = {**_EVIDENCE_ARGVS, "docker-inspect": ["docker", "inspect", container]}
+    sections = [{"name": name, "timeout_s": 5, "argv": argv} for name, argv in argvs.items()]
+    return {
+        "log": {"verb": "collect", "subject": place.subject, "payload": {"files": ["out"]}},
+        "state": {"verb": "probe", "payload": {"sections": sections}},
+    }
+
+
+def _head(command: Command) -> str:
+    return command.purpose.partition("#")[0]
+
+
+def _has_failed(command: Command) -> bool:
+    return command.is_settled and command.state != states.SUCCEEDED
 
 
 def dispatch_stops(launch: Launch, attempt: int) -> None:

@@ -38,7 +38,7 @@ def state_enter(launch: Launch, before: str) -> None:
         endpoint_close(launch=launch, actor=rule_actor("launch-freezing"))
         phases_close(launch, timezone.now())
         effects.unwatch_endpoint(launch)
-        effects.dispatch_evidence(launch)
+        effects.dispatch_evidence(launch, since=launch.state_at)
         _freeze_stored_logs(launch)
     elif launch.state == rules.STOPPING:
         endpoint_close(launch=launch, actor=rule_actor("launch-stopping"))
@@ -57,7 +57,7 @@ def _put_behind_gateway(launch: Launch) -> None:
 
 def _freeze_stored_logs(launch: Launch) -> None:
     for place in launch.positions.exclude(subject=None).select_related("node__host", "subject"):
-        stored_log_freeze(launch=launch, place=place)
+        stored_log_freeze(launch=launch, place=place, since=launch.state_at)
 
 
 def _freeze_outputs(launch: Launch) -> None:

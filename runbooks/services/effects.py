@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from django.conf import settings
 from django.utils import timezone
 
-from fleet.execution.models import Scrape
+from fleet.execution.models import Command, Scrape
 from fleet.models import Evidence, Hold, Node, Replica
 from fleet.rules.message import say
 from fleet.services.holds import hold_add
@@ -118,30 +118,41 @@ def _ramp_to(work: Work, index: int) -> None:
 
 def _freeze_begin(work: Work) -> None:
     if launch := live_launch(work):
-        launch_effects.dispatch_evidence(launch)
+        launch_effects.dispatch_evidence(launch, since=began_at(work))
 
 
 def _freeze_poll(work: Work) -> Outcome | None:
     launch = live_launch(work)
     if launch is None:
         return passed(say("Nothing of the unit runs; what was frozen before stands."))
-    commands = launch_effects.commands_of(launch, "evidence/")
+    commands = launch_effects.evidence_asked(launch, since=began_at(work))
     if not commands:
         return unknown(say("The unit has no nodes to ask."))
     if not all(command.is_settled for command in commands):
         return None
-    for place in launch.positions.select_related("node__host", "subject"):
-        if place.subject:
-            stored_log_freeze(launch=launch, place=place)
-        for command in launch_effects.commands_of(launch, f"evidence/{place.position}/"):
-            command_freeze(launch=launch, place=place, command=command)
-    rows = Evidence.objects.filter(object_kind="launch", object_id=launch.public_id)
-    frozen = list(rows.values_list("pk", flat=True))
+    frozen = [piece.pk for piece in _freeze(launch, commands, began_at(work))]
     silent = [command.host.name for command in commands if command.state != "succeeded"]
     if silent:
         text = say("%(nodes)s did not answer.", nodes=", ".join(sorted(set(silent))))
         return Outcome(unknown("").state, text, {}, frozen)
     return Outcome(passed().state, say("%(count)s pieces sealed.", count=len(frozen)), {}, frozen)
+
+
+def _freeze(launch: Launch, commands: list[Command], since: datetime) -> list[Evidence]:
+    frozen = []
+    for place in launch.positions.select_related("node__host", "subject"):
+        log = stored_log_freeze(launch=launch, place=place, since=since) if place.subject else None
+        frozen += [log] if log else []
+        for command in commands:
+            if command.host_id == place.node.host_id:
+                frozen += command_freeze(launch=launch, place=place, command=command)
+    return frozen
+
+
+def began_at(work: Work) -> datetime:
+    """Return when what the run is about began: its incident, or the run itself without one."""
+    run = work.step.run
+    return run.incident.began_at if run.incident else run.created_at
 
 
 # -- the unit

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from fleet.execution import states
 from fleet.execution.models import Command, Scrape
 from fleet.execution.output import Section, sections_pack
 from fleet.models import Evidence, Hold, Member, Replica
@@ -12,6 +13,7 @@ from fleet.rules.message import said
 from fleet.rules.refusals import Conflict, NeedsReason, Refused
 from releases.models import Endpoint, Launch, LaunchPosition, Release
 from releases.services.endpoints import endpoint_open
+from releases.services.launch_moves import launch_move
 from runbooks.models import Incident, Run, RunStep
 from runbooks.rules import incident as incident_rules
 from runbooks.rules import run as rules
@@ -67,15 +69,17 @@ def step(run: Run, name: str) -> RunStep:
     return run.steps.get(step_id=name)
 
 
+def evidence_of(launch: Launch):
+    return Command.objects.filter(purpose__contains=f"{launch.public_id}/evidence/")
+
+
 def answer_evidence(launch: Launch, state: str = "succeeded") -> None:
-    Command.objects.filter(purpose__contains=f"{launch.public_id}/evidence/").update(
-        state=state, settled_at=timezone.now()
-    )
+    evidence_of(launch).update(state=state, settled_at=timezone.now())
 
 
 def answer_all() -> None:
     """Every node answers: a kernel log without an Xid to whoever asks for one."""
-    for command in Command.objects.exclude(state="succeeded"):
+    for command in Command.objects.exclude(state__in=sorted(states.TERMINAL)):
         Command.objects.filter(pk=command.pk).update(state="succeeded", settled_at=timezone.now())
         sections_pack(command.pk, [Section("dmesg", 0, body=KERNEL_LOG)]).save()
 
@@ -202,6 +206,39 @@ class TestRun:
             runs_advance()
             proxy_says(gateway)
         assert step(run, "freeze").state == rules.UNKNOWN
+
+    def test_a_retry_asks_only_who_did_not_answer_and_seals_nothing_twice(self, run, gateway, hung):
+        runs_advance()
+        proxy_says(gateway)
+        runs_advance()
+        silent = evidence_of(hung).filter(host__name="h100-001")
+        silent.update(state="failed", settled_at=timezone.now())
+        answer_all()
+        runs_advance()
+        asked, sealed = evidence_of(hung).count(), set(Evidence.objects.values_list("origin"))
+        step_confirm(run=run, step_id="freeze", actor=make_actor())
+        again = evidence_of(hung).exclude(state__in=["succeeded", "failed"])
+        assert {command.host.name for command in again} == {"h100-001"}
+        assert evidence_of(hung).count() == asked + 2
+        answer_all()
+        runs_advance()
+        assert step(run, "freeze").state == rules.PASSED
+        origins = list(Evidence.objects.values_list("origin"))
+        assert len(origins) == len(set(origins)) > len(sealed)
+
+    def test_a_later_loss_of_the_same_launch_is_read_anew(self, run, gateway, hung):
+        to_step(run, "stop", gateway)
+        before = set(evidence_of(hung).values_list("purpose", flat=True))
+        launch_move(
+            launch=hung, to="freezing", explanation="", cause="a rank is gone", actor=make_actor()
+        )
+        fresh = evidence_of(hung).exclude(purpose__in=before)
+        assert fresh.count() == len(before)
+        assert not fresh.filter(state="succeeded").exists()
+        answer_all()
+        sealed = Evidence.objects.count()
+        launch_move(launch=hung, to="stopping", explanation="", actor=make_actor())
+        assert Evidence.objects.count() == 2 * sealed
 
     def test_the_stop_needs_its_target_typed(self, run, gateway, hung):
         to_step(run, "stop", gateway)
