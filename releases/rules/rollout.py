@@ -107,7 +107,11 @@ UNTOUCHED = frozenset({PENDING, AWAITING, SKIPPED, UNDONE, RETIRED})
 
 @dataclass(frozen=True)
 class RolloutSeen:
-    """One tick's facts. `fired`: a trigger's sentence. `guards_unmet`: sentences for the wave that would start."""
+    """One tick's facts. `fired`: a trigger's sentence. `guards_unmet`: sentences for the wave that would start.
+
+    `out_of_bounds`: sentences on what a wave that has begun may not go on with: a node of its unit of which nothing
+    is known, fewer other units than are promised.
+    """
 
     state: str
     waves: tuple[WaveSeen, ...]
@@ -116,6 +120,7 @@ class RolloutSeen:
     guards_unmet: tuple[str, ...] = ()
     is_braked: bool = False
     is_incident_open: str = ""
+    out_of_bounds: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -148,6 +153,8 @@ def _running(seen: RolloutSeen) -> RolloutMove:
         return RolloutMove(PAUSED, seen.is_incident_open)
     if seen.is_braked:
         return RolloutMove(PAUSED, say("The mass-change brake is on."))
+    if seen.out_of_bounds:
+        return RolloutMove(PAUSED, seen.out_of_bounds[0])
     if retiring := _canary_to_retire(seen):
         return _retire(retiring)
     wave = next((w for w in seen.waves if w.state not in _OVER), None)

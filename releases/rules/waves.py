@@ -192,6 +192,8 @@ def decide_wave(wave: WaveSeen, direction: str) -> WaveMove:
     """Decide the next move of the wave at work, forward to the new release or back to the old one."""
     if direction == FORWARD and not wave.has_start:
         return WaveMove(AWAITING if wave.state == PENDING else None, say("Waits for approval."))
+    if direction == FORWARD and wave.state in _AT_WORK and not wave.seen.is_known:
+        return WaveMove(None, say("A node of %(unit)s does not answer.", unit=wave.unit))
     target = wave.new_release if direction == FORWARD else wave.old_release
     move = _leave_other(wave, target) or _arrive(wave, target, direction)
     if move is None:

@@ -12,7 +12,7 @@ from fleet.selectors.brake import is_braked
 from releases.models import Rollout, Wave
 from releases.rules.rollout import Guard, GuardFacts, guards
 from releases.rules.triggers import FIRED, NO_DATA
-from releases.rules.waves import Strategy
+from releases.rules.waves import AWAITING, PENDING, Strategy
 from releases.selectors.incidents import open_incidents
 from releases.services.launches import launch_preview, place_refusals
 from releases.services.spares import spare_floor, spares_usable
@@ -65,6 +65,45 @@ def wave_refusals(rollout: Rollout, wave: Wave) -> tuple[str, ...]:
     if wave.replica is None:
         return found
     return (*found, *place_refusals(replica=wave.replica, release=rollout.new_release))
+
+
+def out_of_bounds(rollout: Rollout, wave: Wave) -> tuple[str, ...]:
+    """Say what a wave that has begun may not go on with: a node of its unit of which nothing is known, and fewer
+    other units in service than are promised. Source: RELIABILITY.md section 2 (I8), section 4 (Rollout, paused).
+    """
+    if wave.replica is None or wave.state in (PENDING, AWAITING):
+        return ()
+    units = rollout.pool.replicas.exclude(pk=wave.replica_id).filter(is_canary=False)
+    found = sum(one.shown_state in COUNTED for one in units)
+    needed = rollout.pool.promised_units
+    text = say(
+        "Other units in service: %(found)s, promised: %(needed)s.",
+        found=found,
+        needed=needed,
+    )
+    return (*_strays(wave.replica), *((text,) if found < needed else ()))
+
+
+def _strays(unit: Replica) -> list[str]:
+    """A sentence for each node of a unit that is away, or not proved to be itself. One that missed a probe is not."""
+    members = unit.members.filter(released_at=None).select_related("node__host")
+    hosts = [member.node.host for member in members.order_by("position")]
+    away = [
+        say("%(node)s of %(unit)s does not answer.", node=host.name, unit=unit.name)
+        for host in hosts
+        if host.reach not in (Host.Reach.OK, Host.Reach.SUSPECT)
+    ]
+    changed = [
+        say(
+            "%(node)s of %(unit)s: its host key is %(state)s, not pinned.",
+            node=host.name,
+            unit=unit.name,
+            state=host.key_state,
+        )
+        for host in hosts
+        if host.key_state != Host.Key.PINNED
+    ]
+    return [*away, *changed]
 
 
 def canary_name(rollout: Rollout) -> str:

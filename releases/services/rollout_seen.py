@@ -21,6 +21,7 @@ from releases.services.drains import is_out_of_traffic
 from releases.services.endpoints import endpoint_agrees
 from releases.services.rollout_facts import (
     incident_names,
+    out_of_bounds,
     strategy_of,
     wave_facts,
     wave_refusals,
@@ -40,6 +41,7 @@ def rollout_seen(rollout: Rollout, waves: list[Wave], fired: str) -> rules.Rollo
         _wave(rollout, wave, units[wave.number], strategy, is_next=wave is first) for wave in waves
     )
     is_running = rollout.state == rules.RUNNING
+    bounds = out_of_bounds(rollout, first) if is_running and first else ()
     return rules.RolloutSeen(
         state=rollout.state,
         waves=seen,
@@ -48,6 +50,7 @@ def rollout_seen(rollout: Rollout, waves: list[Wave], fired: str) -> rules.Rollo
         guards_unmet=_unmet(rollout, waves, seen) if is_running else (),
         is_braked=is_braked(),
         is_incident_open=_incident(rollout, waves) if is_running else "",
+        out_of_bounds=bounds,
     )
 
 

@@ -21,6 +21,7 @@ from releases.rules.waves import AWAITING, OBSERVING, PENDING, Strategy
 from releases.services.approvals import approval_ask, approvals_withdraw, facts_digest, kind_add
 from releases.services.rollout_facts import (
     guards_of,
+    out_of_bounds,
     resume_facts,
     rollout_facts,
     unmet_of,
@@ -320,7 +321,7 @@ def _gateway_refusals(rollout: Rollout) -> list[str]:
 
 def _standing(rollout: Rollout, wave: Wave) -> list[str]:
     found = [one for one in guards_of(wave_facts(rollout, wave)) if one.name in _STANDING]
-    reasons = list(unmet_of(found))
+    reasons = [*out_of_bounds(rollout, wave), *unmet_of(found)]
     for trigger in rollout.triggers:
         if trigger["state"] == FIRED:
             reasons.append(

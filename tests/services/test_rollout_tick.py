@@ -4,14 +4,19 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from fleet.execution.models import Scrape
+from fleet.execution.models import Host, Scrape
 from fleet.models import Brake, Replica, TrailEntry
 from fleet.rules.message import said
 from releases.models import Endpoint, GateRun, Launch
 from releases.rules.gates import CHECKS
 from releases.services.rollout_seen import newest_gate, rollout_seen, waves_of
 from releases.services.rollout_tick import rollout_advance, rollouts_advance
-from releases.services.rollouts import rollout_pause, rollout_resume, rollout_rollback
+from releases.services.rollouts import (
+    RolloutRefused,
+    rollout_pause,
+    rollout_resume,
+    rollout_rollback,
+)
 from releases.services.spares import spares_usable
 from tests.factories import make_actor, make_hold, make_person
 from tests.rollouts import ask_wave, go, make_world, reach, running, sign, states, tick
@@ -202,6 +207,61 @@ class TestHalts:
         tick(world, rollout)
         assert (rollout.state, why(rollout)) == ("paused", "Open in this pool: glm52-r3.")
 
+    @pytest.mark.parametrize("state", ["draining", "replacing", "warming", "shifting", "observing"])
+    @pytest.mark.parametrize(
+        ("node", "words"),
+        [
+            ({"reach": "unreachable"}, "h100-001 of glm52-r1 does not answer."),
+            (
+                {"key_state": "changed"},
+                "h100-001 of glm52-r1: its host key is changed, not pinned.",
+            ),
+        ],
+        ids=["reach", "key"],
+    )
+    def test_a_node_that_went_away_in_a_wave_pauses_and_is_named(self, state, node, words):
+        world = make_world()
+        rollout = running(world)
+        reach(world, rollout, 1, state)
+        host = Host.objects.filter(name="h100-001")
+        host.update(**node)
+        before = Launch.objects.count(), states(rollout)
+        tick(world, rollout, 3)
+        assert (rollout.state, why(rollout)) == ("paused", words)
+        assert (Launch.objects.count(), states(rollout)) == before
+        with pytest.raises(RolloutRefused) as refusal:
+            resume(rollout)
+        assert said(refusal.value.reasons[0]) == words
+        host.update(reach="ok", key_state="pinned")
+        resume(rollout)
+        go(world, rollout, "succeeded")
+
+    def test_a_node_that_missed_a_probe_holds_the_wave_and_pauses_nothing(self):
+        world = make_world()
+        rollout = running(world)
+        reach(world, rollout, 1, "observing")
+        Host.objects.filter(name="h100-001").update(reach="suspect")
+        tick(world, rollout, 3)
+        assert (rollout.state, states(rollout)[1]) == ("running", "observing")
+        assert why(rollout) == "A node of glm52-r1 does not answer."
+        Host.objects.update(reach="ok")
+        reach(world, rollout, 1, "passed")
+
+    def test_fewer_units_than_are_promised_pause_a_wave_that_has_begun(self):
+        world = make_world()
+        rollout = running(world)
+        reach(world, rollout, 1, "replacing")
+        other = Replica.objects.filter(name="glm52-r3")
+        other.update(doubt="unseen")
+        tick(world, rollout)
+        words = "Other units in service: 1, promised: 2."
+        assert (rollout.state, why(rollout)) == ("paused", words)
+        with pytest.raises(RolloutRefused):
+            resume(rollout)
+        other.update(doubt="")
+        resume(rollout)
+        go(world, rollout, "succeeded")
+
     def test_nothing_new_begins_while_it_is_paused(self):
         world = make_world()
         rollout = running(world, approve="canary")
@@ -299,8 +359,6 @@ class TestTriggers:
         assert rollout.fired == ""
 
     def test_going_on_needs_the_trigger_to_be_quiet(self):
-        from releases.services.rollouts import RolloutRefused
-
         world = make_world()
         rollout = running(world)
         self.fire(world, rollout)
