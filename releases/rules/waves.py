@@ -166,6 +166,7 @@ class WaveSeen:
     new_release: str
     seen: UnitSeen
     strategy: Strategy = field(default_factory=Strategy)
+    void: str = ""  # why a signature that was given opens nothing
     unread: tuple[str, ...] = ()  # triggers of the rollout whose readings stopped
 
     @property
@@ -191,7 +192,8 @@ class WaveMove:
 def decide_wave(wave: WaveSeen, direction: str) -> WaveMove:
     """Decide the next move of the wave at work, forward to the new release or back to the old one."""
     if direction == FORWARD and not wave.has_start:
-        return WaveMove(AWAITING if wave.state == PENDING else None, say("Waits for approval."))
+        text = wave.void or say("Waits for approval.")
+        return WaveMove(AWAITING if wave.state == PENDING else None, text)
     if direction == FORWARD and wave.state in _AT_WORK and not wave.seen.is_known:
         return WaveMove(None, say("A node of %(unit)s does not answer.", unit=wave.unit))
     target = wave.new_release if direction == FORWARD else wave.old_release

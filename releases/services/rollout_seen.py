@@ -1,6 +1,6 @@
 """Gathers what is known of a rollout's units into the snapshot that its rule decides on. Reads only."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -79,24 +79,40 @@ def at_work(waves: list[Wave]) -> Wave | None:
     return next((wave for wave in waves if wave.state not in over), None)
 
 
-def has_start(rollout: Rollout, wave: Wave) -> bool:
+@dataclass(frozen=True)
+class Start:
+    """Whether a wave may begin; `void` says why a signature that was given does not let it."""
+
+    is_open: bool
+    void: str = ""
+
+
+def wave_start(rollout: Rollout, wave: Wave) -> Start:
     """Tell whether a wave may begin: it has begun, the rollout's own signature covers it, or its own does.
 
     A signature of facts that are no longer so opens nothing.
     """
     if wave.state not in (PENDING, AWAITING):
-        return True
+        return Start(True)
     if wave.is_canary or strategy_of(rollout).approve == "canary":
-        return True
+        return Start(True)
     signed = wave.approvals.filter(kind=Approval.Kind.WAVE).first()
     if signed is None or signed.decision != Approval.Decision.APPROVED:
-        return False
-    return signed.facts_digest == facts_digest(wave_facts(rollout, wave))
+        return Start(False)
+    if signed.facts_digest == facts_digest(wave_facts(rollout, wave)):
+        return Start(True)
+    text = say(
+        "What was signed for wave %(n)s is not so any more: it has to be asked for again.",
+        n=wave.number,
+    )
+    return Start(False, text)
 
 
 def _wave(
     rollout: Rollout, wave: Wave, unit: UnitSeen, strategy: Strategy, is_next: bool
 ) -> WaveSeen:
+    # Only one wave begins at a time: what is signed for the others is not asked before.
+    start = wave_start(rollout, wave) if is_next else Start(False)
     return WaveSeen(
         number=wave.number,
         unit=wave.replica.name if wave.replica else say("the canary"),
@@ -106,8 +122,8 @@ def _wave(
         now=timezone.now(),
         observing_since=wave.observing_since,
         requests=_requests_since(wave),
-        # Only one wave begins at a time: what is signed for the others is not asked before.
-        has_start=is_next and has_start(rollout, wave),
+        has_start=start.is_open,
+        void=start.void,
         old_release=wave.old_release.public_id if wave.old_release else "",
         new_release=rollout.new_release.public_id,
         seen=unit,

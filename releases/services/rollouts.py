@@ -29,7 +29,7 @@ from releases.services.rollout_facts import (
     wave_refusals,
 )
 from releases.services.rollout_moves import ring_rollout, rollout_move
-from releases.services.rollout_seen import at_work, waves_of
+from releases.services.rollout_seen import at_work, wave_start, waves_of
 from releases.services.rollout_triggers import window_restart
 
 SIGNATURES_AFTER_TRIGGER = 2  # source: RELIABILITY.md section 4 (Rollout)
@@ -157,10 +157,13 @@ def wave_ask(*, rollout: Rollout, number: int, reason: str, actor: Actor, user: 
         raise RolloutRefused([say("Wave %(n)s is not the next one to begin.", n=number)])
     if refusals := wave_refusals(rollout, wave):
         raise RolloutRefused(refusals)
-    facts = wave_facts(rollout, wave)
+    return _ask_for(rollout, wave, reason, actor, user)
+
+
+def _ask_for(rollout: Rollout, wave: Wave, reason: str, actor: Actor, user: Any) -> Approval:
     return approval_ask(
         kind=Approval.Kind.WAVE,
-        facts=facts,
+        facts=wave_facts(rollout, wave),
         actor=actor,
         user=user,
         rollout=rollout,
@@ -187,7 +190,8 @@ def rollout_pause(*, rollout: Rollout, reason: str, actor: Actor) -> Rollout:
 def rollout_resume(*, rollout: Rollout, reason: str, actor: Actor, user: Any) -> Rollout:
     """Go on. After a trigger that takes two signatures, which this asks for; else it goes on at once.
 
-    Raises RolloutRefused while a cause is not cleared.
+    The wave that would begin is asked for again when its signature holds no more. Raises RolloutRefused while a
+    cause is not cleared.
     """
     rollout = _locked(rollout, rules.RUNNING)
     if rollout.state != rules.PAUSED:
@@ -199,7 +203,7 @@ def rollout_resume(*, rollout: Rollout, reason: str, actor: Actor, user: Any) ->
     if refusals := _standing(rollout, wave):
         raise RolloutRefused(refusals)
     if not rollout.fired:
-        _go_on(rollout, actor, reason)
+        _go_on(rollout, actor, reason, user)
         return rollout
     approval_ask(
         kind=Approval.Kind.RESUME,
@@ -268,10 +272,11 @@ def _wave_decided(approval: Approval, actor: Actor) -> None:
 def _resume_decided(approval: Approval, actor: Actor) -> None:
     rollout = _relocked(approval)
     if approval.decision == Approval.Decision.APPROVED and rollout.state == rules.PAUSED:
-        _go_on(rollout, actor, approval.reason or approval.ask_reason)
+        _go_on(rollout, actor, approval.reason or approval.ask_reason, approval.asked_by)
 
 
-def _go_on(rollout: Rollout, actor: Actor, reason: str) -> None:
+def _go_on(rollout: Rollout, actor: Actor, reason: str, user: Any) -> None:
+    """`user`: who asked for it, and so asks again for a wave whose signature holds no more."""
     window_restart(rollout)
     # A window that was interrupted proves nothing: it is observed from its beginning.
     rollout.waves.filter(state=OBSERVING).update(observing_since=None)
@@ -283,6 +288,9 @@ def _go_on(rollout: Rollout, actor: Actor, reason: str) -> None:
         reason=reason,
         fired="",
     )
+    wave = at_work(waves_of(rollout))
+    if wave and wave_start(rollout, wave).void and not wave_refusals(rollout, wave):
+        _ask_for(rollout, wave, reason, actor, user)
 
 
 def _resume_facts(approval: Approval) -> dict[str, Any]:

@@ -103,6 +103,38 @@ class TestToItsEnd:
         Replica.objects.filter(name="glm52-r1").update(generation=7)  # another plan
         tick(world, rollout, 3)
         assert states(rollout)[1] == "awaiting_approval"
+        told = "What was signed for wave 1 is not so any more: it has to be asked for again."
+        assert (why(rollout), said(rollout.waves.get(number=1).explanation)) == (told, told)
+        ask_wave(rollout, 1)
+        sign(rollout)
+        reach(world, rollout, 1, "passed")
+
+    def test_going_on_asks_again_for_a_signed_wave_whose_facts_moved(self):
+        world = make_world(units=2)
+        rollout = running(world, has_canary=False)
+        reach(world, rollout, 1, "awaiting_approval")
+        ask_wave(rollout, 1)
+        sign(rollout)
+        rollout_pause(rollout=rollout, reason="lunch", actor=make_actor())
+        Replica.objects.filter(name="glm52-r1").update(generation=7)  # another plan
+        resume(rollout)
+        asked = rollout.approvals.get(decision="")
+        assert (asked.kind, asked.wave.number, asked.ask_reason) == ("wave", 1, "looked at it")
+        tick(world, rollout, 3)
+        assert states(rollout)[1] == "awaiting_approval"
+        sign(rollout)
+        reach(world, rollout, 1, "passed")
+
+    def test_going_on_asks_for_nothing_when_what_was_signed_is_still_so(self):
+        world = make_world(units=2)
+        rollout = running(world, has_canary=False)
+        reach(world, rollout, 1, "awaiting_approval")
+        ask_wave(rollout, 1)
+        sign(rollout)
+        rollout_pause(rollout=rollout, reason="lunch", actor=make_actor())
+        resume(rollout)
+        assert not rollout.approvals.filter(decision="").exists()
+        reach(world, rollout, 1, "passed")
 
     def test_a_guard_that_is_unmet_holds_a_signed_wave(self):
         world = make_world(units=3)
