@@ -12,7 +12,7 @@ from django.utils import timezone
 from fleet.execution.message import sentence_in
 from fleet.models import Pool, Replica
 from fleet.rules.message import say
-from fleet.services.trail import Actor, trail_add
+from fleet.services.trail import Actor, rule_actor, trail_add
 from releases.models import Approval, Gateway, Launch, Release, Rollout, Wave
 from releases.rules import rollout as rules
 from releases.rules.release import ROLLABLE
@@ -290,7 +290,7 @@ def _go_on(rollout: Rollout, actor: Actor, reason: str, user: Any) -> None:
     )
     wave = at_work(waves_of(rollout))
     if wave and wave_start(rollout, wave).void and not wave_refusals(rollout, wave):
-        _ask_for(rollout, wave, reason, actor, user)
+        _ask_for(rollout, wave, reason, rule_actor("rollout-resume"), user)
 
 
 def _resume_facts(approval: Approval) -> dict[str, Any]:

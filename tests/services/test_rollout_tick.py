@@ -239,21 +239,22 @@ class TestHalts:
         tick(world, rollout)
         assert (rollout.state, why(rollout)) == ("paused", "Open in this pool: glm52-r3.")
 
-    @pytest.mark.parametrize("state", ["draining", "replacing", "warming", "shifting", "observing"])
     @pytest.mark.parametrize(
-        ("node", "words"),
+        ("state", "node", "words"),
         [
-            ({"reach": "unreachable"}, "h100-001 of glm52-r1 does not answer."),
+            ("draining", {"reach": "unreachable"}, "h100-001 of glm52-r1 does not answer."),
+            ("warming", {"reach": "unknown"}, "h100-001 of glm52-r1 does not answer."),
             (
+                "observing",
                 {"key_state": "changed"},
                 "h100-001 of glm52-r1: its host key is changed, not pinned.",
             ),
         ],
-        ids=["reach", "key"],
+        ids=["away", "never seen", "another key"],
     )
     def test_a_node_that_went_away_in_a_wave_pauses_and_is_named(self, state, node, words):
-        world = make_world()
-        rollout = running(world)
+        world = make_world(units=2)
+        rollout = running(world, has_canary=False)
         reach(world, rollout, 1, state)
         host = Host.objects.filter(name="h100-001")
         host.update(**node)
@@ -266,11 +267,11 @@ class TestHalts:
         assert said(refusal.value.reasons[0]) == words
         host.update(reach="ok", key_state="pinned")
         resume(rollout)
-        go(world, rollout, "succeeded")
+        reach(world, rollout, 1, "passed")
 
     def test_a_node_that_missed_a_probe_holds_the_wave_and_pauses_nothing(self):
-        world = make_world()
-        rollout = running(world)
+        world = make_world(units=2)
+        rollout = running(world, has_canary=False)
         reach(world, rollout, 1, "observing")
         Host.objects.filter(name="h100-001").update(reach="suspect")
         tick(world, rollout, 3)
@@ -281,7 +282,7 @@ class TestHalts:
 
     def test_fewer_units_than_are_promised_pause_a_wave_that_has_begun(self):
         world = make_world()
-        rollout = running(world)
+        rollout = running(world, has_canary=False)
         reach(world, rollout, 1, "replacing")
         other = Replica.objects.filter(name="glm52-r3")
         other.update(doubt="unseen")
@@ -292,7 +293,7 @@ class TestHalts:
             resume(rollout)
         other.update(doubt="")
         resume(rollout)
-        go(world, rollout, "succeeded")
+        reach(world, rollout, 1, "passed")
 
     def test_nothing_new_begins_while_it_is_paused(self):
         world = make_world()
