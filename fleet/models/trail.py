@@ -42,7 +42,9 @@ class Tick(models.Model):
     """When each conductor tick last ran; the 'conductor stalled' banner reads it."""
 
     # Due every few seconds. Sealing is not among them: once an hour it looks at the whole trail.
-    OFTEN = ("sweep", "probes", "holds", "reach", "launches", "drains", "gateways")
+    OFTEN = (
+        "sweep", "probes", "holds", "reach", "launches", "gates", "drains", "gateways", "rollouts",
+    )  # fmt: skip
 
     name = models.CharField(max_length=40, primary_key=True)
     at = models.DateTimeField()
