@@ -9,7 +9,7 @@ from fleet.execution.models import Host
 from fleet.models import Member, Pool, Replica
 from fleet.rules.message import say
 from fleet.selectors.brake import is_braked
-from releases.models import Rollout, Wave
+from releases.models import GateRun, Rollout, Wave
 from releases.rules.rollout import Guard, GuardFacts, guards
 from releases.rules.triggers import FIRED, NO_DATA
 from releases.rules.waves import AWAITING, PENDING, Strategy
@@ -124,7 +124,15 @@ def incident_names(pool: Pool, units: list[Replica]) -> tuple[str, ...]:
 
 def wave_facts(rollout: Rollout, wave: Wave) -> dict[str, Any]:
     """Return what the card of a wave shows and its signature binds."""
-    return _shown(guard_facts(rollout, wave)) | _work(rollout, wave)
+    return (
+        _shown(guard_facts(rollout, wave))
+        | _work(rollout, wave)
+        | {
+            "release_sha256": rollout.new_release.content_sha256,
+            "commands": _commands(rollout, wave),
+            "gates": _gates(rollout, wave),
+        }
+    )
 
 
 def rollout_facts(rollout: Rollout) -> dict[str, Any]:
@@ -196,6 +204,28 @@ def _plan(rollout: Rollout, wave: Wave) -> str:
     if wave.replica is None:
         return rollout.new_release.content_sha256
     return launch_preview(replica=wave.replica, release=rollout.new_release).plan_sha256
+
+
+def _commands(rollout: Rollout, wave: Wave) -> list[list[Any]]:
+    """Return [node, words] of each node as its plan has them; empty where the nodes are not chosen yet."""
+    if wave.replica is None:
+        return []
+    plan = launch_preview(replica=wave.replica, release=rollout.new_release).plan
+    return [[place["node"], place["argv"]] for place in plan.get("positions", [])]
+
+
+def _gates(rollout: Rollout, wave: Wave) -> list[list[str]]:
+    """Return [unit, run, state] of the newest ended gate run of every other unit that has the release already."""
+    runs = GateRun.objects.filter(
+        launch__replica__waves__rollout=rollout,
+        launch__release=rollout.new_release_id,
+        ended_at__isnull=False,
+    ).exclude(launch__replica=wave.replica_id)
+    newest = {
+        run.launch.replica.name: run
+        for run in runs.select_related("launch__replica").order_by("pk")
+    }
+    return [[unit, run.public_id, run.state] for unit, run in sorted(newest.items())]
 
 
 def _triggers(rollout: Rollout, state: str) -> tuple[str, ...]:

@@ -15,9 +15,10 @@ from releases.models import Approval, Rollout, Wave
 from releases.rules import rollout as rules
 from releases.rules.waves import AWAITING, PENDING
 from releases.selectors.rollout_page import RolloutPage, UnitRow
-from releases.services.approvals import parties
+from releases.services.approvals import facts_moved, parties
 from releases.services.rollout_facts import guards_of, wave_facts
 from releases.services.rollout_seen import at_work
+from releases.views.rollout_plan import moved_lines, plan_card
 
 GUARD_WORDS = {
     "capacity": gettext_lazy("Serving units of the pool during the wave"),
@@ -54,6 +55,9 @@ FACT_WORDS = {
     "unknown_units": gettext_lazy("unknown units"),
     "other_rollout": gettext_lazy("another rollout"),
     "is_braked": gettext_lazy("the brake"),
+    "commands": gettext_lazy("the commands"),
+    "release_sha256": gettext_lazy("the release"),
+    "gates": gettext_lazy("gate runs of the release"),
 }
 
 
@@ -175,6 +179,7 @@ def card_drawn(
         "button": _BUTTONS[approval.kind] % {"n": facts.get("number", 0)},
         "steps": steps_drawn(facts),
         "guards": guards_drawn(facts),
+        "plan": plan_card(approval.rollout, facts, approval.wave and approval.wave.replica),
         "facts": facts,
         "units": facts.get("units", []),
         "fired": said(facts.get("fired", ""), _),
@@ -182,9 +187,15 @@ def card_drawn(
         "signatures": list(approval.signatures.all()),
         "left": approval.needed - len(approval.signatures.all()),
         "refusal": sign_refusal(user, approval),
-        "moved": [str(FACT_WORDS.get(name, name)) for name in moved],
+        "moved": moved_words(moved),
+        "moved_lines": moved_lines(approval) if "commands" in moved else [],
         "typed": typed,
     }
+
+
+def moved_words(moved: tuple[str, ...]) -> list[str]:
+    """Return the names of facts in words."""
+    return [str(FACT_WORDS.get(name, name)) for name in moved]
 
 
 _BUTTONS = {
@@ -231,9 +242,15 @@ def ask_drawn(page: RolloutPage) -> dict[str, Any] | None:
     signed = next((one for one in page.approvals if one.wave_id == wave.pk), None)
     facts = wave_facts(page.rollout, wave)
     guards = guards_drawn(facts)
+    last = signed if signed and signed.kind == Approval.Kind.WAVE else None
+    is_void = last is not None and last.decision == Approval.Decision.APPROVED
+    moved = facts_moved(last, facts) if last and is_void else ()
     return {
         "wave": wave,
-        "last": signed if signed and signed.kind == Approval.Kind.WAVE else None,
+        "last": last,
+        "moved": moved_words(moved),
+        "moved_lines": moved_lines(last) if last and "commands" in moved else [],
+        "plan": plan_card(page.rollout, facts, wave.replica),
         "guards": guards,
         "steps": steps_drawn(facts),
         "is_met": all(guard["is_met"] for guard in guards),
