@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from django.db import transaction
@@ -11,11 +12,11 @@ from django.db.models.functions import Coalesce, Now
 from django.utils.translation import gettext as _
 
 from fleet.doorbell import ring
-from fleet.models import Member, Node, Replica
+from fleet.models import Member, Node, Replica, TrailEntry
 from fleet.rules.lifecycles import REPLICA_MOVES
 from fleet.rules.refusals import Conflict
 from fleet.selectors.units import RUNNING
-from fleet.services.trail import Actor, trail_add
+from fleet.services.trail import Actor, trail_add, trail_add_all, trail_entry
 
 BROKEN = frozenset({Replica.State.FAILED, Replica.State.LOST})
 
@@ -50,16 +51,57 @@ def replica_move(
         changes["turned_at"] = Coalesce(F("turned_at"), Now()) if to in BROKEN else None
     Replica.objects.filter(pk=row.pk).update(**changes)
     if before != to:
-        trail_add(
-            actor=actor,
-            verb="replica.move",
-            object_kind="replica",
-            object_id=row.name,
-            before={"state": before},
-            after={"state": to},
-        )
+        trail_add_all([_told(row.name, before, to, actor)])
     ring(f"replica-{row.name}", f"pool-{row.pool.slug}", "fleet")
     return _reflect(replica)
+
+
+@dataclass(frozen=True)
+class UnitMove:
+    """Where one unit goes and why."""
+
+    replica: Replica
+    to: str
+    explanation: str
+
+
+@transaction.atomic
+def replicas_move(moves: Iterable[UnitMove], *, actor: Actor, among: Collection[str]) -> int:
+    """Move units between running states `among`, whatever their number with few queries; return how many moved.
+
+    A unit that somebody moved elsewhere meanwhile stays where it is. Traffic that comes or goes leaves doubts alone.
+    """
+    wanted = {move.replica.pk: move for move in moves}
+    rows = Replica.objects.select_for_update().filter(pk__in=wanted, state__in=among)
+    going = [
+        (row, wanted[row.pk])
+        for row in rows.order_by("pk")
+        if row.state != wanted[row.pk].to and wanted[row.pk].to in REPLICA_MOVES[row.state]
+    ]
+    if not going:
+        return 0
+    alike: dict[tuple[str, str], list[int]] = {}
+    for row, move in going:
+        alike.setdefault((move.to, move.explanation), []).append(row.pk)
+    for (to, explanation), ids in alike.items():
+        Replica.objects.filter(pk__in=ids).update(
+            state=to, explanation=explanation, state_at=Now(), version=F("version") + 1
+        )
+    trail_add_all(_told(row.name, row.state, move.to, actor) for row, move in going)
+    pools = {f"pool-{move.replica.pool.slug}" for _row, move in going}
+    ring(*(f"replica-{row.name}" for row, _move in going), *pools, "fleet")
+    return len(going)
+
+
+def _told(name: str, before: str, to: str, actor: Actor) -> TrailEntry:
+    return trail_entry(
+        actor=actor,
+        verb="replica.move",
+        object_kind="replica",
+        object_id=name,
+        before={"state": before},
+        after={"state": to},
+    )
 
 
 @transaction.atomic

@@ -13,9 +13,13 @@ from fleet.execution import states
 from fleet.execution.models import Scrape
 from fleet.execution.output import command_sections
 from fleet.readings.haproxy import ProxyReading, ServerCounts, ServerRow, parse_exchange
+from fleet.services.node_moves import rows_update
 from releases.models import Endpoint, Gateway
 from releases.rules.gateway import backend_name
 from releases.services.gateway_effects import scrape_key
+
+_SEEN = ("seen_weight", "seen_mode", "seen_running", "seen_at")
+_COUNTED = ("counted", "requests", "errors")
 
 
 @dataclass(frozen=True)
@@ -71,13 +75,17 @@ def reading_store(gateway: Gateway, read: ReadBack) -> None:
     counts = {(row.backend, row.name): row for row in reading.counts}
     epoch = gateway.subject.epoch if gateway.subject else 0
     rows = gateway.endpoints.select_for_update(of=("self",)).select_related("launch__replica__pool")
-    for endpoint in rows.order_by("pk"):
+    endpoints = list(rows.order_by("pk"))
+    for endpoint in endpoints:
         replica = endpoint.launch.replica
         key = (backend_name(replica.pool.slug, endpoint.slot), replica.name)
         changes = _counted(endpoint, counts.get(key), epoch)
         if read.asked_at > endpoint.changed_at:
             changes |= _seen(servers.get(key), counts.get(key), read.asked_at)
-        Endpoint.objects.filter(pk=endpoint.pk).update(**changes)
+        for name, value in changes.items():
+            setattr(endpoint, name, value)
+    if endpoints:
+        rows_update(Endpoint, endpoints, *_COUNTED, *_SEEN)
 
 
 def _seen(row: ServerRow | None, count: ServerCounts | None, at: datetime) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from datetime import timedelta
+from typing import Any
 
 from django.conf import settings
 from django.db import transaction
@@ -20,7 +21,7 @@ from fleet.execution.models import Command
 from fleet.execution.output import command_sections
 from fleet.models import Replica
 from fleet.rules.message import said, say
-from fleet.services.replicas import replica_move
+from fleet.services.replicas import UnitMove, replicas_move
 from fleet.services.trail import Actor, rule_actor, trail_add
 from releases.gateways.haproxy import SHARE_MAP
 from releases.models import Endpoint, Gateway, Launch
@@ -35,6 +36,8 @@ log = logging.getLogger(__name__)
 
 AGAIN_S = 5.0  # between a start or an order and the same once more
 ACTOR = "gateway"
+# What a unit can be while its launch is ready; the others are not the gateway's to change.
+_FOLLOWS = frozenset({Replica.State.READY, Replica.State.SERVING, Replica.State.DRAINING})
 
 
 def gateways_advance() -> int:
@@ -42,23 +45,15 @@ def gateways_advance() -> int:
     changed = endpoints_open_missing()
     for pk in Gateway.objects.order_by("pk").values_list("pk", flat=True):
         changed += _alone(gateway_advance, pk)
-    for pk in _units_to_follow():
-        changed += _alone(unit_follow, pk)
-    return changed
+    return changed + _units_follow_or_log()
 
 
-def _units_to_follow() -> list[int]:
-    """Return the launches whose unit is not what was read back of it; most ticks find none, by one query."""
-    rows = Endpoint.objects.filter(launch__state=launch_rules.READY, seen_weight__isnull=False)
-    return [
-        row.launch_id
-        for row in rows.select_related("launch__replica").order_by("pk")
-        if _state_of(row, row.launch.replica) != row.launch.replica.state
-    ]
-
-
-def _state_of(endpoint: Endpoint, unit: Replica) -> str:
-    return rules.unit_state(endpoint.seen_weight or 0, endpoint.seen_mode, unit.state)
+def _units_follow_or_log() -> int:
+    try:
+        return units_follow()
+    except Exception:
+        log.exception("the units behind the gateways could not follow")  # the next tick tries again
+        return 0
 
 
 def _alone(part, pk: int) -> bool:
@@ -270,28 +265,41 @@ def _differences(
 
 
 @transaction.atomic
-def unit_follow(launch_id: int) -> bool:
-    """Move a ready unit to serving, draining or back, by what was read back after it was wanted."""
-    launch = (
-        Launch.objects.select_for_update(of=("self",), skip_locked=True)
-        .select_related("replica")
-        .filter(pk=launch_id, state=launch_rules.READY)
-        .first()
+def units_follow() -> int:
+    """Move ready units to serving, draining or back, by what was read back after it was wanted; return how many.
+
+    One query when none has to, and a number that does not grow with the units when many have to.
+    """
+    to_follow = [endpoint.launch_id for endpoint, _to in _units_to_follow()]
+    if not to_follow:
+        return 0
+    held = Launch.objects.select_for_update(of=("self",), skip_locked=True).filter(
+        pk__in=to_follow, state=launch_rules.READY
     )
-    endpoint = Endpoint.objects.filter(launch_id=launch_id).first()
-    if launch is None or endpoint is None or endpoint.seen_weight is None:
-        return False
-    unit, to = launch.replica, _state_of(endpoint, launch.replica)
-    if to == unit.state:
-        return False
-    replica_move(
-        replica=unit,
-        to=to,
-        explanation=_unit_words(to, endpoint.seen_weight),
-        actor=rule_actor(ACTOR),
-        from_states={Replica.State.READY, Replica.State.SERVING, Replica.State.DRAINING},
-    )
-    return True
+    mine = list(held.order_by("pk").values_list("pk", flat=True))
+    # Read anew: what was seen before the lock may be of a launch that somebody moved meanwhile.
+    moves = [
+        UnitMove(endpoint.launch.replica, to, _unit_words(to, endpoint.seen_weight or 0))
+        for endpoint, to in _units_to_follow(launch__in=mine)
+    ]
+    return replicas_move(moves, actor=rule_actor(ACTOR), among=_FOLLOWS)
+
+
+def _units_to_follow(**only: Any) -> list[tuple[Endpoint, str]]:
+    """Return the endpoints whose unit is not what was read back of it, each with what the unit shall be."""
+    rows = Endpoint.objects.filter(
+        launch__state=launch_rules.READY,
+        seen_weight__isnull=False,
+        launch__replica__state__in=_FOLLOWS,
+        **only,
+    ).select_related("launch__replica__pool")
+    wanted = ((row, _state_of(row)) for row in rows.order_by("pk"))
+    return [(row, to) for row, to in wanted if to != row.launch.replica.state]
+
+
+def _state_of(endpoint: Endpoint) -> str:
+    unit = endpoint.launch.replica
+    return rules.unit_state(endpoint.seen_weight or 0, endpoint.seen_mode, unit.state)
 
 
 def _unit_words(state: str, weight: int) -> str:

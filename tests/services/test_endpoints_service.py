@@ -14,7 +14,7 @@ from releases.services.endpoints import (
     endpoint_set,
     first_weight,
 )
-from releases.services.gateways import endpoints_open_missing, unit_follow
+from releases.services.gateways import endpoints_open_missing, units_follow
 from releases.services.launch_moves import launch_move
 from tests.factories import make_actor
 from tests.traffic import endpoint, make_gateway, make_ready, make_release, proxy_says
@@ -128,13 +128,13 @@ def test_a_unit_serves_only_when_its_weight_was_read_back():
     put(launch)
 
     def state() -> str:
-        unit_follow(launch.pk)
+        units_follow()
         return Replica.objects.get().state
 
     assert state() == "ready"
     proxy_says(gateway)
     assert state() == "serving"
-    assert not unit_follow(launch.pk), "a second tick changes nothing"
+    assert not units_follow(), "a second tick changes nothing"
     set_(launch, mode="drain")
     assert state() == "serving", "wanted is not read back"
     proxy_says(gateway)
@@ -149,11 +149,11 @@ def test_traffic_that_goes_leaves_a_doubt_as_it_is():
     launch = make_ready(1, make_release())
     put(launch)
     proxy_says(gateway)
-    unit_follow(launch.pk)
+    units_follow()
     Replica.objects.update(doubt="hung")
     set_(launch, weight=0)
     proxy_says(gateway)
-    unit_follow(launch.pk)
+    units_follow()
     unit = Replica.objects.get()
     assert (unit.state, unit.shown_state) == ("ready", "hung")
 

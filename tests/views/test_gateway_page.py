@@ -10,7 +10,7 @@ from fleet.execution.models import Command, Subject
 from fleet.rules.message import say
 from releases.models import Drain, Gateway, Launch
 from releases.services.endpoints import endpoint_open, endpoint_set
-from releases.services.gateways import unit_follow
+from releases.services.gateways import units_follow
 from tests.factories import make_actor
 from tests.traffic import endpoint, make_gateway, make_ready, make_release, proxy_says
 
@@ -33,7 +33,7 @@ def launch(gateway) -> Launch:
     endpoint_open(launch=first, weight=100, actor=make_actor())
     endpoint_open(launch=second, weight=25, actor=make_actor())
     proxy_says(gateway, glm52_r1={"running": 3, "sessions": 200, "errors": 4})
-    unit_follow(first.pk)
+    units_follow()
     return first
 
 
