@@ -5,13 +5,17 @@ from celery import shared_task
 from fleet.services.ticks import tick_record
 from runbooks.services.detectors import detect
 from runbooks.services.run_tick import runs_advance
+from runbooks.services.suspicion import suspicion_follow
 
 
 @shared_task(name="runbooks.tasks.tick", ignore_result=True)
 def tick() -> None:
     """Open what the detectors found, advance every run by a step, and note that the tick ran."""
     try:
-        detect()
+        suspicion_follow()
     finally:
-        runs_advance()
+        try:
+            detect()
+        finally:
+            runs_advance()
     tick_record("runs")

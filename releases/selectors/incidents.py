@@ -9,12 +9,15 @@ from fleet.models import Pool
 
 @dataclass(frozen=True)
 class OpenIncident:
-    """An incident that is neither resolved nor closed. `title` is a stored sentence, `address` its page."""
+    """An incident that is neither resolved nor closed. `title` is a stored sentence, `address` its page.
+
+    Without a pool it concerns the whole fleet.
+    """
 
     name: str
     title: str
     state: str
-    pool: Pool
+    pool: Pool | None
     opened_at: datetime
     address: str
 

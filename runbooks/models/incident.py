@@ -19,7 +19,13 @@ class Incident(models.Model):
         CLOSED = rules.CLOSED, _("Closed")
 
     signature = models.CharField(max_length=40, help_text="the detector's name: nccl-hang")
-    pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="incidents")
+    pool = models.ForeignKey(
+        Pool,
+        null=True,
+        on_delete=models.PROTECT,
+        related_name="incidents",
+        help_text="none for what concerns the whole fleet",
+    )
     replica = models.ForeignKey(
         Replica, null=True, on_delete=models.PROTECT, related_name="incidents"
     )

@@ -49,7 +49,9 @@ def incidents_open(pool: Pool | None) -> list[OpenIncident]:
     ]
 
 
-scope_add("incident", incident_named, lambda incident: incident.pool.slug)
+scope_add(
+    "incident", incident_named, lambda incident: incident.pool.slug if incident.pool else None
+)
 scope_add("run", run_named, lambda run: run.replica.pool.slug if run.replica else None)
 jump_add(_INCIDENT.pattern, lambda found: reverse("incident", args=[found[0]]))
 jump_add(_RUN.pattern, lambda found: reverse("run", args=[found[0]]))

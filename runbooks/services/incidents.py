@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db import IntegrityError, transaction
-from django.db.models import F
+from django.db.models import F, Q
 from django.db.models.functions import Now
 from django.utils.translation import gettext as _
 
@@ -23,7 +23,7 @@ from runbooks.rules import run as run_rules
 def incident_open(
     *,
     signature: str,
-    pool: Pool,
+    pool: Pool | None,
     replica: Replica | None,
     launch: Launch | None,
     title: str,
@@ -118,11 +118,11 @@ def incident_cause(*, incident: Incident, cause: str, actor: Actor, version: int
 
 
 def evidence_of(incident: Incident) -> list[Evidence]:
-    """Return what was frozen of the incident's launch, without the bytes."""
-    if incident.launch is None:
-        return []
-    found = Evidence.objects.filter(object_kind="launch", object_id=incident.launch.public_id)
-    return list(found.defer("body"))
+    """Return what was frozen of the incident itself and of its launch, without the bytes."""
+    mine = Q(object_kind="incident", object_id=incident.public_id)
+    if incident.launch is not None:
+        mine |= Q(object_kind="launch", object_id=incident.launch.public_id)
+    return list(Evidence.objects.filter(mine).defer("body"))
 
 
 def closing_missing(incident: Incident) -> list[str]:

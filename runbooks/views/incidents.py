@@ -77,7 +77,7 @@ def incident(request: HttpRequest, name: str) -> HttpResponse:
 def _symptom(one: dict[str, str]) -> dict[str, Any]:
     return {
         "text": said(one["text"], _),
-        "source": one["source"],
+        "source": said(one["source"], _),
         "at": datetime.fromisoformat(one["at"]),
     }
 
