@@ -14,35 +14,33 @@ from fleet.marks import has_machine, mark_of
 from fleet.models import TrailEntry
 
 _WORDS: dict[str, Any] = {
-    "node.add": _("added it to the fleet"),
-    "node.change": _("changed its row"),
-    "node.move": _("moved it on"),
-    "host.add": _("added the host"),
-    "host.change": _("changed the host"),
-    "pool.add": _("added the pool"),
-    "pool.change": _("changed the pool"),
-    "replica.add": _("added the unit"),
-    "replica.change": _("changed the unit"),
-    "replica.move": _("moved the unit on"),
-    "replica.doubt": _("doubted the unit"),
-    "probe.start": _("asked for a probe"),
-    "probe.give_up": _("gave the probe up"),
-    "hold.add": _("held it"),
-    "hold.lift": _("lifted a hold"),
-    "hold.override": _("lifted somebody else's hold"),
-    "host_key.accept": _("pinned the host key"),
-    "host_key.request": _("asked for a new host key"),
-    "host_key.sign": _("signed the new host key"),
-    "host_key.withdraw": _("withdrew the new host key"),
-    "host_key.keep": _("kept the pinned host key"),
-    "brake.pull": _("pulled the mass-change brake"),
-    "brake.clear": _("cleared the mass-change brake"),
-    "role.grant": _("gave a role"),
-    "role.revoke": _("took a role"),
+    "node.add": _("added to the fleet"),
+    "node.change": _("row changed"),
+    "host.add": _("host added"),
+    "host.change": _("host changed"),
+    "pool.add": _("pool added"),
+    "pool.change": _("pool changed"),
+    "replica.add": _("unit added"),
+    "replica.change": _("unit changed"),
+    "replica.doubt": _("doubted"),
+    "probe.start": _("probe asked for"),
+    "probe.give_up": _("probe given up"),
+    "hold.add": _("held"),
+    "hold.lift": _("hold lifted"),
+    "hold.override": _("another's hold lifted"),
+    "host_key.accept": _("host key pinned"),
+    "host_key.request": _("new host key asked for"),
+    "host_key.sign": _("new host key signed"),
+    "host_key.withdraw": _("new host key withdrawn"),
+    "host_key.keep": _("pinned host key kept"),
+    "brake.pull": _("mass-change brake pulled"),
+    "brake.clear": _("mass-change brake cleared"),
+    "role.grant": _("role given"),
+    "role.revoke": _("role taken"),
     "session.begin": _("signed in"),
-    "sign_in.unlock": _("unlocked the sign-in"),
+    "sign_in.unlock": _("sign-in unlocked"),
 }
-_NUMBERED = {"wave": _("wave %(n)s is now %(state)s"), "step": _("step %(n)s is now %(state)s")}
+_NUMBERED = {"wave": _("wave %(n)s now %(state)s"), "step": _("step %(n)s now %(state)s")}
 
 
 def verbs_add(words: dict[str, Any]) -> None:
@@ -55,16 +53,22 @@ def verb_words(verb: str, after: Any = None) -> str:
     if verb in _WORDS:
         return str(_WORDS[verb])
     machine, _dot, state = verb.partition(".")
+    if state == "move" and isinstance(after, dict):
+        state = str(after.get("state", ""))
     if not state or not has_machine(machine):
         return verb
     word = str(mark_of(machine, state).word)
     said = {"state": word[:1].lower() + word[1:]}
     number = after.get(machine) if isinstance(after, dict) else None
+    if machine == "wave" and number == 0:
+        return gettext("canary now %(state)s") % said
     if machine in _NUMBERED and number is not None:
         return str(_NUMBERED[machine]) % {**said, "n": number}
-    return gettext("is now %(state)s") % said
+    return gettext("now %(state)s") % said
 
 
 def entry_words(entry: TrailEntry) -> str:
-    """Say what an entry of the trail did."""
+    """Say what an entry of the trail did; of what was refused there is only the name of the form."""
+    if entry.outcome == "refused" and verb_words(entry.verb) == entry.verb:
+        return gettext("refused: %(form)s") % {"form": entry.verb}
     return verb_words(entry.verb, entry.after)

@@ -9,11 +9,11 @@ from runbooks.models import Incident, Run, RunStep
 verbs_add(
     {
         "incident.open": _("opened"),
-        "incident.take": _("took it"),
+        "incident.take": _("taken"),
         "incident.note": _("noted"),
-        "incident.cause": _("named the cause"),
-        "run.propose": _("proposed the run"),
-        "run.take": _("took the run over"),
+        "incident.cause": _("cause named"),
+        "run.propose": _("proposed"),
+        "run.take": _("taken over"),
     }
 )
 machine_add(

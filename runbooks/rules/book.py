@@ -129,6 +129,15 @@ class Book:
     def steps(self) -> tuple[Step, ...]:
         return tuple(step for phase in self.phases for step in phase.steps)
 
+    @property
+    def numbers(self) -> dict[str, str]:
+        """Return step id -> its number on pages: 2.3 is the third step of the second phase."""
+        return {
+            step.id: f"{number}.{place}"
+            for number, phase in enumerate(self.phases, start=1)
+            for place, step in enumerate(phase.steps, start=1)
+        }
+
 
 @dataclass(frozen=True)
 class Fault:

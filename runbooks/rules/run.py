@@ -53,6 +53,11 @@ class StepSeen:
     on_unknown: str
     args: tuple[tuple[str, object], ...] = ()
     is_missing_param: str = ""  # a parameter that nobody gave yet
+    number: str = ""  # as the page of the run counts it, 2.3
+
+    @property
+    def name(self) -> str:
+        return self.number or self.id
 
     @property
     def is_safe_side(self) -> bool:
@@ -82,24 +87,24 @@ def decide_run(state: str, steps: tuple[StepSeen, ...], *, is_braked: bool = Fal
     """Decide the next move of a run that was started; a proposed or ended one stays."""
     if state not in (RUNNING, WAITING):
         return RunMove(None, "")
-    blocked = [step.id for step in steps if step.state == UNKNOWN and step.on_unknown == "block"]
+    blocked = [step for step in steps if step.state == UNKNOWN and step.on_unknown == "block"]
     for step in steps:
         if step.is_over:
             continue
         if step.state == AT_WORK:
-            return _to(state, RUNNING, say("Step %(step)s is at work.", step=step.id))
+            return _to(state, RUNNING, say("Step %(step)s is at work.", step=step.name))
         if step.state == STEP_FAILED:
-            why = say("Step %(step)s failed: try again, record it, or abort.", step=step.id)
+            why = say("Step %(step)s failed: try again, record it, or abort.", step=step.name)
             return _to(state, WAITING, why)
         if step.state == UNKNOWN:
-            if step.id == blocked[0] and _safe_step_behind(steps, step.id):
+            if step == blocked[0] and _safe_step_behind(steps, step.id):
                 continue
-            why = say("Step %(step)s is unknown: record what you saw.", step=step.id)
+            why = say("Step %(step)s is unknown: record what you saw.", step=step.name)
             return _to(state, WAITING, why)
         if step.state == CANCELLED:
-            return _to(state, FAILED, say("Step %(step)s was cancelled.", step=step.id))
+            return _to(state, FAILED, say("Step %(step)s was cancelled.", step=step.name))
         if blocked and not step.is_safe_side and step.risk != "read_only":
-            why = say("Step %(step)s is unknown: record what you saw.", step=blocked[0])
+            why = say("Step %(step)s is unknown: record what you saw.", step=blocked[0].name)
             return _to(state, WAITING, why)
         return _open(state, step, is_braked=is_braked)
     return _to(state, SUCCEEDED, say("Every step is done."))
@@ -114,13 +119,15 @@ def _safe_step_behind(steps: tuple[StepSeen, ...], name: str) -> bool:
 
 def _open(state: str, step: StepSeen, *, is_braked: bool) -> RunMove:
     if step.is_missing_param:
-        why = say("Step %(step)s needs %(param)s.", step=step.id, param=step.is_missing_param)
+        why = say("Step %(step)s needs %(param)s.", step=step.name, param=step.is_missing_param)
         return RunMove(_other(state, WAITING), why, ask=step.id if step.state == PENDING else "")
     if step.who == "auto" and not is_braked:
-        return RunMove(_other(state, RUNNING), say("Step %(step)s begins.", step=step.id), step.id)
-    why = say("Step %(step)s waits for a person.", step=step.id)
+        return RunMove(
+            _other(state, RUNNING), say("Step %(step)s begins.", step=step.name), step.id
+        )
+    why = say("Step %(step)s waits for a person.", step=step.name)
     if is_braked and step.who == "auto":
-        why = say("Step %(step)s waits: the mass-change brake is on.", step=step.id)
+        why = say("Step %(step)s waits: the mass-change brake is on.", step=step.name)
     return RunMove(_other(state, WAITING), why, ask=step.id if step.state == PENDING else "")
 
 

@@ -61,6 +61,7 @@ def run_advance(pk: int) -> int:
         return 0
     book = book_frozen(run.book_id, run.book_text)
     planned = {step.id: step for step in book.steps}
+    numbers = book.numbers
     steps = list(run.steps.all())
     for step in steps:
         step.run = run
@@ -70,7 +71,7 @@ def run_advance(pk: int) -> int:
     _derive_params(run, steps, set(book.params))
     move = rules.decide_run(
         run.state,
-        tuple(_seen(run, step, planned[step.step_id]) for step in steps),
+        tuple(_seen(run, step, planned[step.step_id], numbers[step.step_id]) for step in steps),
         is_braked=is_braked(),
     )
     by_id = {step.step_id: step for step in steps}
@@ -109,7 +110,7 @@ def _derive_params(run: Run, steps: list[RunStep], declared: set[str]) -> None:
         Run.objects.filter(pk=run.pk).update(params=run.params)
 
 
-def _seen(run: Run, step: RunStep, planned: Step) -> rules.StepSeen:
+def _seen(run: Run, step: RunStep, planned: Step, number: str) -> rules.StepSeen:
     return rules.StepSeen(
         id=step.step_id,
         state=step.state,
@@ -120,6 +121,7 @@ def _seen(run: Run, step: RunStep, planned: Step) -> rules.StepSeen:
         on_unknown=planned.on_unknown,
         args=tuple((key, _plain(value)) for key, value in planned.args.items()),
         is_missing_param=missing_param(run, planned),
+        number=number,
     )
 
 

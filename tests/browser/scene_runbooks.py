@@ -118,7 +118,7 @@ def _to_stop(incident: Incident, launch: Launch) -> None:
     Run.objects.filter(pk=run.pk).update(
         state=rules.WAITING,
         params=params,
-        explanation=say("Step %(step)s waits for a person.", step="stop"),
+        explanation=say("Step %(step)s waits for a person.", step="3.1"),
     )
 
 

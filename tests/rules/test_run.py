@@ -99,3 +99,12 @@ def test_no_step_that_changes_the_fleet_begins_behind_an_unsettled_unknown(state
     step = steps[index]
     assert not unsettled or step.is_safe_side or step.risk == "read_only"
     assert step.state in (rules.PENDING, rules.ASKED)
+
+
+def test_a_step_is_named_by_the_number_that_its_page_shows():
+    catalogue = read_catalogue((BOOKS / "catalogue.toml").read_text())
+    book, _ = read_book((BOOKS / "case-c.toml").read_text(), catalogue, "case-c.toml")
+    assert book.numbers["stop"] == "3.1"
+    first = replace(steps_of_case_c()[0], number="1.1", who="person")
+    move = decide_run(rules.RUNNING, (first,))
+    assert said(move.explanation) == "Step 1.1 waits for a person."

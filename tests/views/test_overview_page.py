@@ -87,7 +87,8 @@ def test_it_tells_what_happened_lately(ana):
         reason=say("%(unit)s hangs.", unit="glm52-r9"),
     )  # fmt: skip
     lately = part(page_of(ana), "lately")
-    assert "h100-007: glm52-r9 hangs." in lately
+    assert "h100-007" in lately
+    assert "held</span>: glm52-r9 hangs." in lately
 
 
 def test_who_has_no_role_reads_nothing(signed_in):

@@ -40,9 +40,9 @@ def test_the_verbs_of_the_services_are_found():
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_written_verb_has_words(verb):
-    assert verb_words(verb) != verb
+    assert verb_words(verb, {"state": "ready"}) != verb
     with translation.override("zh-hans"):
-        assert not verb_words(verb).isascii()
+        assert not verb_words(verb, {"state": "ready"}).isascii()
 
 
 @pytest.mark.parametrize("machine", MOVING)
@@ -52,8 +52,9 @@ def test_a_move_reads_as_the_word_of_its_state(machine):
 
 
 def test_a_move_of_a_wave_names_the_wave():
-    assert verb_words("wave.observing", {"wave": 3}) == "wave 3 is now observing"
-    assert verb_words("rollout.rolling_back", {"state": "rolling_back"}) == "is now rolling back"
+    assert verb_words("wave.passed", {"wave": 0}) == "canary now passed"
+    assert verb_words("wave.observing", {"wave": 3}) == "wave 3 now observing"
+    assert verb_words("rollout.rolling_back", {"state": "rolling_back"}) == "now rolling back"
 
 
 @pytest.mark.parametrize("verb", ["rollout-act", "sparkle.dust", "hold", ""])
