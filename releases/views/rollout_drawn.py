@@ -13,6 +13,7 @@ from fleet.rules.message import said
 from fleet.templatetags.figures import clock_span
 from releases.models import Approval, Rollout, Wave
 from releases.rules import rollout as rules
+from releases.rules.rollout import Guard
 from releases.rules.waves import AWAITING, PENDING
 from releases.selectors.rollout_page import RolloutPage, UnitRow
 from releases.services.approvals import facts_moved, parties
@@ -66,7 +67,7 @@ def guards_drawn(facts: dict[str, Any]) -> list[dict[str, Any]]:
     return [
         {
             "word": GUARD_WORDS[guard.name],
-            "found": said(guard.found, _),
+            "found": _found_words(guard, facts),
             "needed": str(NEEDED_WORDS[guard.name]) % {"needed": guard.needed}
             if guard.name in NEEDED_WORDS
             else "",
@@ -75,6 +76,12 @@ def guards_drawn(facts: dict[str, Any]) -> list[dict[str, Any]]:
         }
         for guard in guards_of(facts)
     ]
+
+
+def _found_words(guard: Guard, facts: dict[str, Any]) -> str:
+    if guard.name == "triggers" and facts["fired_triggers"]:
+        return ", ".join(str(TRIGGER_WORDS.get(name, name)) for name in facts["fired_triggers"])
+    return said(guard.found, _)
 
 
 def steps_drawn(facts: dict[str, Any]) -> list[str]:
@@ -101,8 +108,10 @@ def steps_drawn(facts: dict[str, Any]) -> list[str]:
         if facts["old_release"]
         else _("Start %(release)s on %(gpus)s GPU, golden warm-up, then the gate")
     )
-    third = _(
-        "Weight %(weights)s %%, each observed for %(window)s and %(requests)s requests at least"
+    third = (
+        _("Weight %(weights)s %%, each observed for %(window)s and %(requests)s requests at least")
+        if facts["min_requests"]
+        else _("Weight %(weights)s %%, each observed for %(window)s")
     )
     return [text % words for text in (first, second, third)]
 
