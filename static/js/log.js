@@ -56,7 +56,7 @@
   function count(lines) {
     for (const level of ["W", "E"]) {
       const box = viewer.querySelector(`[data-count="${level}"]`), more = lines.filter((line) => line.level === level).length;
-      if (more) { box.dataset.n = Number(box.dataset.n || box.textContent.replace(/\D/g, "")) + more; box.textContent = number.format(box.dataset.n); }
+      if (more) { box.dataset.n = Number(box.dataset.n || box.textContent.replace(/\D/g, "")) + more; box.textContent = number.format(box.dataset.n); box.previousElementSibling.className = level === "E" ? "t-crit" : "t-warn"; }
     }
   }
   function forget(gone, fromTop) { // rows that left the page are fetched again when they are wanted

@@ -105,7 +105,7 @@ def test_the_counts_of_the_navigation_follow_on_any_page(open_page, change):
     page = open_page("/audit/")
     page.mouse.move(5, 5)
     wait_until(lambda: is_live(page), what="the socket")
-    sign = page.locator(".nav [data-count=incidents]")
+    sign = page.locator(".nav [data-nav-count=incidents]")
     before = int(sign.inner_text())
     change(RESOLVE.format("resolved"), "inbox")
     wait_until(lambda: sign.text_content() == str(before - 1), what="one less")

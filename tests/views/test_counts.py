@@ -48,7 +48,7 @@ def test_an_incident_counts_until_it_is_resolved(ana):
 @pytest.mark.parametrize("address", ["/", "/fleet/", "/audit/", "/gates/", "/inbox/"])
 def test_every_page_shows_them_without_script(signed_in, asked, address):
     page = signed_in("bo").get(address).content.decode()
-    signs = re.findall(r'data-count="(\w+)"( hidden)?>(\d+)<', page)
+    signs = re.findall(r'data-nav-count="(\w+)"( hidden)?>(\d+)<', page)
     assert sorted(signs) == [
         ("approvals", "", "1"), ("approvals", "", "1"),
         ("incidents", " hidden", "0"), ("incidents", " hidden", "0"),
