@@ -3,6 +3,7 @@
 A node that does not answer makes a reading unknown, never passed.
 """
 
+from datetime import datetime
 from io import BytesIO
 
 from fleet.execution import states
@@ -10,6 +11,7 @@ from fleet.execution.dispatch import command_dispatch
 from fleet.execution.models import Command, Host
 from fleet.execution.output import command_sections
 from fleet.models import Node
+from fleet.readings.kernel_log.stamps import lines_since
 from fleet.readings.kinds import READERS
 from fleet.readings.nccl_log import NcclReader
 from fleet.rules.message import say
@@ -17,13 +19,17 @@ from fleet.services.trail import Actor
 from releases.models import GateRun, Launch, LaunchPosition
 from releases.rules import gates
 from releases.rules.triggers import GOLDEN_MISSES
-from releases.services.evidence import last_lines
+from releases.services.evidence import LOG_SPAN, last_lines
 from releases.services.gates import GateRefused, gate_start
 from runbooks.rules.lag import WatchdogSeen, judge_lag
-from runbooks.services.effects import Effect, golden_row, live_launch, unit_of
+from runbooks.services.effects import Effect, began_at, golden_row, live_launch, unit_of
 from runbooks.services.outcome import Outcome, Work, failed, passed, unknown
 
 KERNEL_LOG_S = 10.0
+# With the offset: a time without one could be of any zone.
+KERNEL_LOG_ARGV = ["dmesg", "--time-format", "iso"]
+# A card says why before the unit is seen to hang, and a kernel's clock drifts; as long as the frozen log reaches back.
+KERNEL_LOG_BEFORE = LOG_SPAN
 
 
 def _nothing(work: Work) -> None:
@@ -60,7 +66,7 @@ def _xid_begin(work: Work) -> None:
             queue="probe",
             effect="probe",
             payload={
-                "sections": [{"name": "dmesg", "timeout_s": KERNEL_LOG_S, "argv": ["dmesg", "-T"]}]
+                "sections": [{"name": "dmesg", "timeout_s": KERNEL_LOG_S, "argv": KERNEL_LOG_ARGV}]
             },
             deadline_s=3 * KERNEL_LOG_S,
             topic=work.step.run.topic,
@@ -74,7 +80,8 @@ def _xid_poll(work: Work) -> Outcome | None:
         return unknown(say("The unit has no nodes to ask."))
     if not all(command.is_settled for command in commands):
         return None
-    found = [(command.host.name, *_kernel_log(command)) for command in commands]
+    since = began_at(work) - KERNEL_LOG_BEFORE
+    found = [(command.host.name, *_kernel_log(command, since)) for command in commands]
     for state, make in ((gates.FAILED, failed), ("unknown", unknown)):
         if bad := [(name, text) for name, verdict, text in found if verdict == state]:
             name, text = bad[0]
@@ -82,11 +89,17 @@ def _xid_poll(work: Work) -> Outcome | None:
     return passed(say("No Xid or SXid in %(count)s kernel logs.", count=len(found)))
 
 
-def _kernel_log(command: Command) -> tuple[str, str]:
+def _kernel_log(command: Command, since: datetime) -> tuple[str, str]:
+    """Judge what a kernel log says since then; one that can be read and says nothing since passes."""
     section = command_sections(command).get("dmesg")
     if command.state != states.SUCCEEDED or section is None or section.rc != 0:
         return "unknown", command.explanation or say("the kernel log could not be read")
-    report = READERS["kernel-log"](BytesIO(section.body))
+    read = READERS["kernel-log"]
+    report, late = read(BytesIO(section.body)), list(lines_since(section.body.splitlines(), since))
+    if report.complete and not late:
+        return gates.PASSED, ""
+    if report.complete:
+        report = read(BytesIO(b"\n".join(late)))
     verdict = {"pass": gates.PASSED, "fail": gates.FAILED}.get(report.verdict, "unknown")
     return verdict, report.summary
 

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
 from fleet.readings.kernel_log import KernelReader
 from fleet.readings.kernel_log.classes import xid_class
-from fleet.readings.kernel_log.stamps import read_stamp
+from fleet.readings.kernel_log.stamps import lines_since, read_stamp
 from fleet.readings.verdicts.kernel_log import report_kernel_log
 
 VERDICTS = {
@@ -173,3 +175,26 @@ def test_memory_stays_bounded_under_a_flood():
     reader.feed(f"[1.0] p[{n}]: segfault at 0 ip 0 in lib{n}.so[1]".encode() for n in range(3_000))
     assert len(reader.xids.groups) <= 1024
     assert len(reader.host.segfaults) <= 512
+
+
+@pytest.mark.parametrize(
+    "stamp", ["2026-11-30T07:00:01,123456+00:00", "2026-11-30T08:00:01.123456+0100"]
+)
+def test_dmesg_with_its_offset_is_read(stamp):
+    line = read_stamp(f"{stamp} NVRM: Xid (PCI:0000:18:00): 79, GPU has fallen off the bus.")
+    assert (line.form, line.said_at, line.text[:5]) == ("dmesg", stamp, "NVRM:")
+
+
+def test_only_lines_since_a_time_are_kept_with_what_belongs_to_them():
+    log = [
+        b"2026-11-30T06:59:59,000000+00:00 old",
+        b"  more of the old one",
+        b"2026-11-30T08:00:00,000000+01:00 new",
+        b"  more of the new one",
+    ]
+    assert list(lines_since(log, datetime(2026, 11, 30, 7, tzinfo=UTC))) == log[2:]
+
+
+def test_of_lines_that_do_not_tell_their_time_none_is_left_out():
+    log = [b"[   12.345678] one", b"[Mon Nov 30 06:00:00 2026] two", b"three"]
+    assert list(lines_since(log, datetime(2026, 11, 30, 7, tzinfo=UTC))) == log

@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from fleet.execution import states
-from fleet.execution.models import Command, Scrape
+from fleet.execution.models import Command, CommandOutput, Scrape
 from fleet.execution.output import Section, sections_pack
 from fleet.models import Evidence, Hold, Member, Replica
 from fleet.rules.message import said
@@ -67,6 +67,10 @@ def run(hung) -> Run:
 
 def step(run: Run, name: str) -> RunStep:
     return run.steps.get(step_id=name)
+
+
+def iso(at) -> bytes:
+    return at.isoformat(timespec="microseconds").replace(".", ",").encode()
 
 
 def evidence_of(launch: Launch):
@@ -239,6 +243,28 @@ class TestRun:
         sealed = Evidence.objects.count()
         launch_move(launch=hung, to="stopping", explanation="", actor=make_actor())
         assert Evidence.objects.count() == 2 * sealed
+
+    @pytest.mark.parametrize(
+        ("ago", "state"),
+        [
+            (timedelta(hours=3), rules.PASSED),
+            (timedelta(minutes=5), rules.STEP_FAILED),
+            (timedelta(seconds=1), rules.STEP_FAILED),
+        ],
+        ids=["before", "shortly before", "since"],
+    )
+    def test_only_an_xid_of_the_incidents_window_is_new(self, run, gateway, ago, state):
+        xid = b" NVRM: Xid (PCI:0000:18:00): 79, pid=123, name=python, GPU has fallen off the bus."
+        to_step(run, "hardware", gateway)
+        command = Command.objects.get(purpose=f"{step(run, 'hardware').purpose}/h100-001")
+        assert command.payload["sections"][0]["argv"] == ["dmesg", "--time-format", "iso"]
+        answer_all()
+        log = iso(timezone.now() - timedelta(hours=4)) + b" mlx5_core 0000:18:00.0: firmware\n"
+        log += iso(timezone.now() - ago) + xid
+        CommandOutput.objects.filter(command=command).delete()
+        sections_pack(command.pk, [Section("dmesg", 0, body=log)]).save()
+        runs_advance()
+        assert step(run, "hardware").state == state
 
     def test_the_stop_needs_its_target_typed(self, run, gateway, hung):
         to_step(run, "stop", gateway)
