@@ -14,6 +14,7 @@ from typing import Any
 
 RISKS = ("read_only", "reversible", "destructive")
 WHO = ("auto", "operator", "approver")
+ASKED = ("operator", "approver")  # whom a question may be for: it needs a person
 ON_FAIL = ("stop", "continue")
 LANGUAGES = ("en", "zh")
 GIVEN = ("asked", "derived", "default")
@@ -280,6 +281,8 @@ def _step_faults(
     if kinds == ["ask"]:
         if missing := _missing_languages(step["ask"]):
             yield f"ask: expected {', '.join(missing)} too"
+        if step.get("who", ASKED[0]) not in ASKED:
+            yield f"who: expected one of {', '.join(ASKED)}, found {step['who']!r}"
         return
     meaning = catalogue.get(step[kinds[0]])
     if meaning is None or meaning.is_action != (kinds == ["do"]):
@@ -344,7 +347,7 @@ def _phase(raw: dict[str, Any], catalogue: Catalogue) -> Phase:
 
 def _step(raw: dict[str, Any], phase: str, catalogue: Catalogue) -> Step:
     if "ask" in raw:
-        meaning = Meaning("ask", False, raw["ask"], {}, who="operator")
+        meaning = Meaning("ask", False, raw["ask"], {}, who=ASKED[0])
         kind = "confirm"
     else:
         meaning = catalogue[raw.get("do") or raw["read"]]

@@ -47,6 +47,25 @@ def test_a_fault_is_told_at_its_step(old, new, step, told):
     assert all(str(fault).startswith(f"case-c.toml:{fault.line}: ") for fault in faults)
 
 
+@pytest.mark.parametrize("who", ["auto", "anybody"])
+def test_a_question_is_for_a_person(who):
+    step = f"""
+[[phase.step]]
+id = "look"
+ask = {{ en = "Is the card warm?", zh = "卡是热的吗？" }}
+who = "{who}"
+"""
+    text = CASE_C + step
+    book, (fault,) = read_book(text, CATALOGUE, "case-c.toml")
+    assert book is None
+    assert (fault.step, fault.text) == (
+        "look",
+        f"who: expected one of operator, approver, found {who!r}",
+    )
+    book, faults = read_book(text.replace(who, "approver"), CATALOGUE, "case-c.toml")
+    assert (book.steps[-1].who, faults) == ("approver", [])
+
+
 def test_a_file_that_is_no_toml_names_its_line():
     book, (fault,) = read_book("schema = 1\nid = \n", CATALOGUE, "case-c.toml")
     assert book is None
