@@ -13,6 +13,7 @@ from fleet.rules.nodeset import TEXT_MAX as SELECTION_MAX
 from fleet.rules.refusals import Refused
 
 REASON_MAX = 500
+GOLDEN_MAX = 60_000
 _FIELD_MAX = 200
 _MAXIMA = {
     "reason": REASON_MAX,
@@ -25,7 +26,7 @@ _MAXIMA = {
     # the form of a draft
     "args": 8000,
     "env": 8000,
-    "golden": 60_000,
+    "golden": GOLDEN_MAX,
 }
 
 

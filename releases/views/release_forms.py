@@ -16,6 +16,7 @@ from fleet.rules.policy import may
 from fleet.rules.refusals import Refused
 from fleet.services.permits import permit_demand
 from fleet.services.trail import actor_of
+from fleet.services.words import GOLDEN_MAX
 from fleet.views.parts import render_page
 from releases.models import Release
 from releases.rules import release as rules
@@ -164,6 +165,9 @@ def _form(
         "pins": [_field(where, fields, blamed) for where, _pattern, _expected in PINS],
         "sizes": [_field(where, fields, blamed) for where in (*SIZE_FIELDS, "shape.gpus")],
         "launchers": LAUNCHERS,
+        # What does not fit a post is left out of the form: what is not posted stays as it is.
+        "golden_long": len(fields["golden"]) if len(fields["golden"]) > GOLDEN_MAX else 0,
+        "golden_max": GOLDEN_MAX,
         "fields": {field.replace(".", "_"): value for field, value in fields.items()},
         "may_act": may(request.user, "release-edit", release.pool, is_write=True),
     }

@@ -191,6 +191,17 @@ class TestForms:
         assert answer.status_code == 422
         assert "image.digest: expected a digest" in answer.content.decode()
 
+    def test_golden_prompts_that_no_post_could_carry_stay_as_they_are(self, ana, serving):
+        prompt = CONTENT["golden"][0]
+        many = [prompt | {"id": f"p{n}", "expect": "42" * 400} for n in range(80)]
+        long = draft_from(serving, content_with("golden", many))
+        text = ana.get(f"/releases/{long.public_id}/edit/").content.decode()
+        assert 'name="golden"' not in text
+        assert "this form takes 60,000" in text.replace("\u202f", ",").replace("&nbsp;", ",")
+        post(ana, long, "edit", title="another title")
+        long.refresh_from_db()
+        assert (long.title, long.content["golden"]) == ("another title", many)
+
     def test_a_sealed_release_has_no_form(self, ana, serving):
         answer = ana.get(f"/releases/{serving.public_id}/edit/")
         assert answer.status_code == 422
