@@ -34,7 +34,7 @@ class Incident(models.Model):
     )
     state = models.CharField(max_length=12, choices=State, default=State.OPEN)
     title = models.TextField()
-    # [{"text": sentence, "source": where, "at": ISO time}] of what the detector saw
+    # [{"text": sentence, "source": where, "at": ISO time, "signature": of the detector}] of what was seen
     symptoms = models.JSONField(default=list)
     cause = models.TextField(blank=True)
     owner = models.ForeignKey(

@@ -8,7 +8,7 @@ import logging
 from datetime import datetime, timedelta
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from fleet.models import Replica
@@ -16,7 +16,8 @@ from fleet.rules.message import say
 from fleet.services.trail import rule_actor
 from releases.models import Launch
 from runbooks.models import Incident
-from runbooks.services.incidents import incident_open
+from runbooks.rules.incident import LIVE
+from runbooks.services.incidents import incident_open, incident_recur
 from runbooks.services.library import book_for
 from runbooks.services.runs import run_propose
 
@@ -52,7 +53,7 @@ def _hangs() -> int:
 
 def _losses() -> int:
     """Launches that were ready and were taken down by a rule: never those a person ended."""
-    known = Incident.objects.filter(launch=OuterRef("pk"))
+    known = Incident.objects.filter(launch=OuterRef("pk"), signature=LOST)
     launches = (
         Launch.objects.filter(
             state__in=[Launch.State.FREEZING, Launch.State.STOPPING, Launch.State.FAILED],
@@ -72,7 +73,14 @@ def _losses() -> int:
             explanation=launch.cause,
         )
         for launch in launches
+        if not _is_told(launch, LOST)
     )
+
+
+def _is_told(launch: Launch, signature: str) -> bool:
+    """Tell whether an incident of the unit, open or over, names this launch for this."""
+    told = [{"source": launch.public_id, "signature": signature}]
+    return Incident.objects.filter(replica=launch.replica_id, symptoms__contains=told).exists()
 
 
 def _open_or_log(
@@ -88,23 +96,43 @@ def _open_or_log(
 
 @transaction.atomic
 def _open(launch: Launch, signature: str, title: str, began_at: datetime, explanation: str) -> int:
-    """Open the incident and lay out its book in one transaction: an incident alone would never get its book."""
+    """Open the incident and lay out its book in one transaction: an incident alone would never get its book.
+
+    While a case of the same is open, or one of this launch, it gets a line there instead.
+    """
     replica, now = launch.replica, timezone.now()
+    actor = rule_actor(f"detector-{signature}")
+    symptom = {
+        "text": explanation,
+        "source": launch.public_id,
+        "at": now.isoformat(),
+        "signature": signature,
+    }
+    if case := _case_of(launch, signature):
+        incident_recur(incident=case, symptom=symptom, actor=actor)
+        return 0
     incident, is_new = incident_open(
         signature=signature,
         pool=replica.pool,
         replica=replica,
         launch=launch,
         title=title,
-        symptoms=[{"text": explanation, "source": launch.public_id, "at": now.isoformat()}],
+        symptoms=[symptom],
         began_at=began_at,
-        actor=rule_actor(f"detector-{signature}"),
+        actor=actor,
     )
     if is_new and (shelved := book_for(signature)):
         run_propose(
             incident=incident,
             shelved=shelved,
             params={"unit": replica.name, "incident": incident.public_id},
-            actor=rule_actor(f"detector-{signature}"),
+            actor=actor,
         )
     return int(is_new)
+
+
+def _case_of(launch: Launch, signature: str) -> Incident | None:
+    """The open incident of the unit with this signature, or else the one of this launch."""
+    live = Incident.objects.filter(replica=launch.replica_id, state__in=LIVE)
+    found = list(live.filter(Q(signature=signature) | Q(launch=launch)).order_by("pk"))
+    return next((one for one in found if one.signature == signature), next(iter(found), None))

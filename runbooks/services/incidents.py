@@ -55,11 +55,27 @@ def incident_open(
 
 
 @transaction.atomic
+def incident_recur(*, incident: Incident, symptom: dict[str, str], actor: Actor) -> bool:
+    """Add to an open incident what a detector saw of another launch, or by another signature, as a line of its
+    timeline too; once for a launch and a signature. False when it is there already.
+    """
+    incident = incident_locked(incident, None)
+    seen = {(one["source"], one.get("signature", incident.signature)) for one in incident.symptoms}
+    if (symptom["source"], symptom["signature"]) in seen:
+        return False
+    # No new version: nothing of it that a person may be changing now has changed.
+    Incident.objects.filter(pk=incident.pk).update(symptoms=[*incident.symptoms, symptom])
+    text = say("%(launch)s too: %(text)s", launch=symptom["source"], text=symptom["text"])
+    _tell(incident, actor, "incident.recur", text)
+    return True
+
+
+@transaction.atomic
 def incident_move(
     *, incident: Incident, to: str, actor: Actor, words: str = "", version: int | None = None
 ) -> Incident:
     """Move an incident on; where it is already it stays. Raises Conflict for a move its table has not."""
-    incident = _locked(incident, version)
+    incident = incident_locked(incident, version)
     if incident.state == to:
         return incident
     if to not in rules.INCIDENT_MOVES[incident.state]:
@@ -87,7 +103,7 @@ def incident_take(*, incident: Incident, user: Any, actor: Actor) -> Incident:
 
     Raises Conflict for a closed one.
     """
-    incident = _locked(incident, None)
+    incident = incident_locked(incident, None)
     _demand_not_closed(incident)
     changes: dict[str, Any] = {"owner": user}
     if incident.state == rules.OPEN:
@@ -102,7 +118,7 @@ def incident_note(*, incident: Incident, text: str, actor: Actor) -> None:
     """Add a line to the timeline. Raises NeedsReason for an empty one."""
     if not text.strip():
         raise NeedsReason(_("A note needs words."))
-    _tell(_locked(incident, None), actor, "incident.note", text.strip())
+    _tell(incident_locked(incident, None), actor, "incident.note", text.strip())
 
 
 @transaction.atomic
@@ -110,7 +126,7 @@ def incident_cause(*, incident: Incident, cause: str, actor: Actor, version: int
     """Write the cause that people agree on. Raises NeedsReason, Conflict."""
     if not cause.strip():
         raise NeedsReason(_("Write the cause first."))
-    incident = _locked(incident, version)
+    incident = incident_locked(incident, version)
     _demand_not_closed(incident)
     _update(incident, cause=cause.strip())
     _tell(incident, actor, "incident.cause", say("Cause: %(cause)s", cause=cause.strip()))
@@ -158,7 +174,8 @@ def _demand_only(incident: Incident) -> None:
         raise Conflict(_("%(incident)s is open for the same.") % {"incident": twin})
 
 
-def _locked(incident: Incident, version: int | None) -> Incident:
+def incident_locked(incident: Incident, version: int | None) -> Incident:
+    """Lock an incident's row and return it as it is. Raises Conflict when it is not at that version any more."""
     rows = Incident.objects.select_for_update(of=("self",)).select_related("pool", "replica")
     incident = rows.get(pk=incident.pk)
     if version is not None and incident.version != version:

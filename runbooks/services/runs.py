@@ -6,7 +6,7 @@ What goes on by itself is decided tick by tick (run_tick.py); a click and the cl
 from collections.abc import Mapping
 from typing import Any
 
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.utils.translation import gettext as _
 
 from fleet.models import Replica
@@ -18,12 +18,13 @@ from runbooks.rules import incident as incident_rules
 from runbooks.rules import run as rules
 from runbooks.rules.book import Step, fill
 from runbooks.selectors.run_page import nodes_to_name
-from runbooks.services.incidents import incident_move
+from runbooks.services.incidents import incident_locked, incident_move
 from runbooks.services.library import Shelved, book_frozen
 from runbooks.services.run_moves import run_move, run_ring, step_move
 from runbooks.services.run_work import missing_param, step_begin
 
 
+@transaction.atomic
 def run_propose(
     *, incident: Incident | None, shelved: Shelved, params: Mapping[str, str], actor: Actor
 ) -> Run:
@@ -31,21 +32,17 @@ def run_propose(
 
     Raises Conflict for an incident that is resolved or closed.
     """
-    if incident and incident.state not in incident_rules.LIVE:
+    if incident is None:
+        return _propose(None, shelved, params, actor)
+    # Under its lock it is neither resolved nor given the same book by another conductor meanwhile.
+    incident = incident_locked(incident, None)
+    if incident.state not in incident_rules.LIVE:
         raise Conflict(
             _("%(incident)s is over: open it again before a book is run for it.")
             % {"incident": incident}
         )
-    live = Run.objects.filter(
-        incident=incident, book_id=shelved.book.id, state__in=rules.LIVE
-    ).exclude(incident=None)
-    if found := live.first():
-        return found
-    try:
-        with transaction.atomic():
-            return _propose(incident, shelved, params, actor)
-    except IntegrityError:  # another conductor was first
-        return live.get()
+    live = Run.objects.filter(incident=incident, book_id=shelved.book.id, state__in=rules.LIVE)
+    return live.first() or _propose(incident, shelved, params, actor)
 
 
 def _propose(

@@ -148,6 +148,44 @@ class TestDetect:
         assert detect() == 1
         assert [incident.runs.count() for incident in Incident.objects.all()] == [1, 1]
 
+    def lose(self, launch: Launch) -> None:
+        Launch.objects.filter(pk=launch.pk).update(
+            state="freezing", cause="h100-002 lost its ranks.", state_at=timezone.now()
+        )
+        Replica.objects.filter(pk=launch.replica_id).update(state="failed", doubt="")
+
+    def test_a_hung_unit_that_is_lost_gets_a_line_in_its_case_once(self, hung):
+        detect()
+        self.lose(hung)
+        assert (detect(), detect()) == (0, 0)
+        incident = Incident.objects.get()
+        notes = [said(note.text) for note in incident.notes.order_by("pk")]
+        assert notes[1:] == [f"{hung.public_id} too: h100-002 lost its ranks."]
+        assert [one["signature"] for one in incident.symptoms] == ["hang", "rank-lost"]
+
+    def test_the_next_generation_lost_in_an_open_case_gets_a_line_there(self, gateway):
+        first = make_ready(1, make_release())
+        self.lose(first)
+        assert detect() == 1
+        Launch.objects.filter(pk=first.pk).update(state="failed", ended_at=timezone.now())
+        again = Launch.objects.create(
+            replica=first.replica, release=first.release, generation=2, plan=first.plan,
+            plan_sha256="b" * 64, ready_at=timezone.now(),
+        )  # fmt: skip
+        self.lose(again)
+        assert (detect(), detect()) == (0, 0)
+        incident = Incident.objects.get()
+        assert incident.launch == first
+        assert incident.notes.count() == 2
+        assert again.public_id in said(incident.notes.first().text)
+
+    def test_what_was_told_in_a_case_opens_no_other_when_that_is_over(self, hung):
+        detect()
+        self.lose(hung)
+        detect()
+        Incident.objects.update(state="closed")
+        assert detect() == 0
+
     def test_old_failures_are_history(self):
         launch = make_ready(1, make_release())
         Launch.objects.filter(pk=launch.pk).update(
@@ -463,6 +501,13 @@ class TestRun:
             incident=run.incident, shelved=book_for("hang"), params={}, actor=make_actor()
         )
         assert again == run
+
+    def test_none_is_proposed_for_an_incident_that_was_resolved_meanwhile(self, run):
+        seen_open = Incident.objects.get()
+        Run.objects.update(state="aborted")
+        Incident.objects.update(state="resolved")
+        with pytest.raises(Conflict, match="is over"):
+            run_propose(incident=seen_open, shelved=book_for("hang"), params={}, actor=make_actor())
 
 
 class TestIncident:
