@@ -9,6 +9,7 @@ from runbooks.models import Incident, Run, RunStep
 verbs_add(
     {
         "incident.open": _("opened"),
+        "incident.recur": _("seen again"),
         "incident.take": _("taken"),
         "incident.note": _("noted"),
         "incident.cause": _("cause named"),
