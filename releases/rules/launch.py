@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from fleet.readings.vllm_log import PHASES as ENGINE_PHASES
 from fleet.rules.message import said, say
 from releases.rules.hang import answers_rightly, find_hang
+from releases.rules.lost_rank import better_cause, lost_rank, names_of, rebooted
 
 CREATED, PREFLIGHT, STARTING, LOADING, WARMING, READY = (
     "created",
@@ -166,13 +167,13 @@ def _preflight(seen: Snapshot) -> Move:
     if not waiting:
         return Move(STARTING, say("Starting every rank."))
     if _age(seen, seen.state_at) > seen.limits.start_window_s:
-        text = say("No pre-flight answer from %(nodes)s.", nodes=_names(waiting))
+        text = say("No pre-flight answer from %(nodes)s.", nodes=names_of(waiting))
         return Move(FAILED, text, cause=text)
-    return Move(None, say("Pre-flight on %(nodes)s.", nodes=_names(waiting)))
+    return Move(None, say("Pre-flight on %(nodes)s.", nodes=names_of(waiting)))
 
 
 def _starting(seen: Snapshot) -> Move:
-    trouble = _start_trouble(seen) or _lost_rank(seen) or _unreachable(seen)
+    trouble = _start_trouble(seen) or lost_rank(seen.positions) or _unreachable(seen)
     if trouble:
         return _take_down(seen, trouble)
     missing = [p.node for p in seen.positions if p.start != "succeeded" or p.subject == "new"]
@@ -184,20 +185,15 @@ def _starting(seen: Snapshot) -> Move:
         cause = say(
             "The start window is over and %(nodes)s did not start: all ranks or none, "
             "so the whole unit is taken down.",
-            nodes=_names(missing),
+            nodes=names_of(missing),
         )
         return Move(FREEZING, cause, cause=cause)
-    return Move(None, say("Waiting for %(nodes)s to start.", nodes=_names(missing)))
+    return Move(None, say("Waiting for %(nodes)s to start.", nodes=names_of(missing)))
 
 
 def _take_down(seen: Snapshot, cause: str) -> Move:
-    is_reboot = bool(_rebooted(seen))
+    is_reboot = bool(rebooted(seen.positions))
     return Move(FREEZING, cause, cause=cause, is_reboot=is_reboot, is_judged=not is_reboot)
-
-
-def _rebooted(seen: Snapshot) -> list[str]:
-    """Name the nodes that show another boot id than the one under which the ranks were started."""
-    return [place.node for place in seen.positions if place.boot_changed]
 
 
 def _start_trouble(seen: Snapshot) -> str:
@@ -211,63 +207,10 @@ def _start_trouble(seen: Snapshot) -> str:
     return ""
 
 
-# Kinds of failure that tell what another rank's death did to this one; the higher, the less telling.
-_ECHOES = {"watchdog": 1, "rpc_timeout": 2, "engine_fatal": 3, "engine_dead": 3}
-# Kinds whose line is that of a rank which waits; the rank that hangs may have said nothing.
-_WAITS = frozenset({"watchdog", "rpc_timeout"})
-_BY_LOG = "%(node)s (position %(position)s): %(failure)s"
-_BY_WAIT = (
-    "A rank hangs or is lost; which one is not known. "
-    "%(node)s (position %(position)s) waited for it in vain: %(failure)s"
-)
-_BY_EXIT = "%(node)s lost its ranks: the engine ended with exit code %(rc)s. %(why)s"
-_BY_ABSENCE = "%(node)s lost its ranks: the engine's process is no longer there."
-
-
-def _lost_rank(seen: Snapshot) -> str:
-    """Say which rank is gone, or return nothing. An exit code of 0 is not taken as success."""
-    return _lost_by_boot(seen) or _lost_by_log(seen) or _lost_by_state(seen)
-
-
-def _lost_by_boot(seen: Snapshot) -> str:
-    """Before what the logs tell: the last lines of a node that went down are about its going down."""
-    nodes = _rebooted(seen)
-    if len(nodes) > 1:
-        return say("%(nodes)s were rebooted: their ranks are gone.", nodes=_names(nodes))
-    return say("%(node)s was rebooted: its ranks are gone.", node=nodes[0]) if nodes else ""
-
-
-def _lost_by_log(seen: Snapshot) -> str:
-    """The most telling line of all logs: a dead worker's own, before those of ranks that missed it."""
-    told = [
-        (_ECHOES.get(kind, 0), place.position, place.node, kind, text)
-        for place in seen.positions
-        if place.failure
-        for kind, text in (
-            (place.log_cause_kind, place.log_cause),
-            (place.failure_kind, place.failure),
-        )
-        if text
-    ]
-    if not told:
-        return ""
-    _, position, node, kind, text = min(told, key=lambda one: one[:2])
-    if kind in _WAITS:
-        return say(_BY_WAIT, node=node, position=position, failure=text)
-    return say(_BY_LOG, node=node, position=position, failure=text)
-
-
-def _lost_by_state(seen: Snapshot) -> str:
-    for place in seen.positions:
-        if place.subject == "done":
-            return say(_BY_EXIT, node=place.node, rc=place.rc, why=place.log_cause)
-        if place.subject in {"lost", "gone"}:
-            return say(_BY_ABSENCE, node=place.node)
-    return ""
-
-
 def _loading(seen: Snapshot) -> Move:
-    trouble = _lost_rank(seen) or _foreign(seen) or _wrong_world(seen) or _unreachable(seen)
+    trouble = (
+        lost_rank(seen.positions) or _foreign(seen) or _wrong_world(seen) or _unreachable(seen)
+    )
     if trouble:
         return _take_down(seen, trouble)
     is_up = seen.positions[0].phase == "ready"
@@ -284,7 +227,7 @@ def _loading(seen: Snapshot) -> Move:
         )
         return Move(FREEZING, cause, cause=cause)
     if is_up:
-        return Move(None, say("Not proved yet what runs on %(nodes)s.", nodes=_names(unproved)))
+        return Move(None, say("Not proved yet what runs on %(nodes)s.", nodes=names_of(unproved)))
     phases = ", ".join(f"{p.node} {p.phase or 'start'}" for p in seen.positions)
     return Move(None, say("Loading: %(phases)s.", phases=phases))
 
@@ -314,11 +257,11 @@ def _unreachable(seen: Snapshot) -> str:
     away = [p.node for p in seen.positions if not p.is_reachable]
     if not away:
         return ""
-    return say("%(nodes)s became unreachable before the unit was ready.", nodes=_names(away))
+    return say("%(nodes)s became unreachable before the unit was ready.", nodes=names_of(away))
 
 
 def _warming(seen: Snapshot) -> Move:
-    trouble = _lost_rank(seen) or _foreign(seen) or _unreachable(seen)
+    trouble = lost_rank(seen.positions) or _foreign(seen) or _unreachable(seen)
     if trouble:
         return _take_down(seen, trouble)
     if seen.warm_up == "right":
@@ -341,7 +284,7 @@ def _ready(seen: Snapshot) -> Move:
     away = [place.node for place in seen.positions if not place.is_reachable]
     if away and not answers_rightly(seen):
         why = say(
-            "%(nodes)s cannot be reached: whether it serves is not known.", nodes=_names(away)
+            "%(nodes)s cannot be reached: whether it serves is not known.", nodes=names_of(away)
         )
         return Move(None, why, doubt=UNSEEN)
     if why := _unasked(seen):
@@ -368,7 +311,7 @@ def _trouble(seen: Snapshot) -> Move | None:
 
     That is undone by a click when the judgement was wrong; what becomes of the unit is the runbook's.
     """
-    if lost := _lost_rank(seen) or _foreign(seen):
+    if lost := lost_rank(seen.positions) or _foreign(seen):
         return _take_down(seen, lost)
     if move := _wanted_stop(seen):
         return move
@@ -402,17 +345,13 @@ def _freezing(seen: Snapshot) -> Move:
         return Move(
             None,
             say(
-                "Freezing evidence on %(nodes)s before anything is stopped.", nodes=_names(waiting)
+                "Freezing evidence on %(nodes)s before anything is stopped.",
+                nodes=names_of(waiting),
             ),
         )
-    return Move(STOPPING, say("Stopping every rank."), cause=_better_cause(seen))
-
-
-def _better_cause(seen: Snapshot) -> str:
-    """What the logs tell by now of a lost rank: an exit is often noticed before its last lines are read."""
-    if seen.cause.startswith((_BY_EXIT, _BY_ABSENCE, _BY_LOG, _BY_WAIT)):
-        return _lost_by_log(seen)
-    return ""
+    return Move(
+        STOPPING, say("Stopping every rank."), cause=better_cause(seen.cause, seen.positions)
+    )
 
 
 def _stopping(seen: Snapshot) -> Move:
@@ -461,7 +400,3 @@ def _whys(reasons: Iterable[tuple[str, str]]) -> str:
         )
         text = say("%(why)s; %(more)s", why=text, more=one) if text else one
     return text
-
-
-def _names(nodes: list[str]) -> str:
-    return " and ".join(nodes) if len(nodes) < 3 else f"{', '.join(nodes[:-1])} and {nodes[-1]}"
