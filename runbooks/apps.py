@@ -8,6 +8,6 @@ class RunbooksConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Tell the lower apps how incidents and runs are named, since they may not import this one."""
-        from runbooks import marks  # noqa: F401
+        """Tell the lower apps how incidents and runs are named, since they may not import this one, and listen."""
+        from runbooks import marks, wiring  # noqa: F401
         from runbooks.selectors import names  # noqa: F401

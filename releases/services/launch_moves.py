@@ -1,6 +1,8 @@
 """The one door through which a launch changes its state, with its unit, the
 trail, the doorbell and the effects that belong to the new state."""
 
+from functools import partial
+
 from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Now
@@ -12,6 +14,7 @@ from fleet.services.trail import Actor, trail_add
 from releases.models import Launch
 from releases.rules import launch as rules
 from releases.services.launch_entries import state_enter
+from releases.signals import unit_troubled
 
 # What the unit is while its launch is there; a unit gets traffic (serving) only from the gateway.
 _UNIT_STATE = {
@@ -73,8 +76,16 @@ def launch_move(
     )
     _move_unit(launch, to, explanation, actor, is_reboot)
     state_enter(launch, before)
+    if to == rules.FREEZING:
+        troubled_tell(launch)
     ring(launch.topic, f"replica-{launch.replica.name}", "fleet")
     return True
+
+
+def troubled_tell(launch: Launch) -> None:
+    """Tell on commit that somebody may have to look at the unit of this launch."""
+    tell = partial(unit_troubled.send_robust, sender=Launch, launch_id=launch.pk)
+    transaction.on_commit(tell, robust=True)
 
 
 def _move_unit(launch: Launch, to: str, explanation: str, actor: Actor, is_reboot: bool) -> None:

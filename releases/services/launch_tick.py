@@ -25,7 +25,7 @@ from releases.rules.identity import FAILED, UNASKED
 from releases.services import launch_effects as effects
 from releases.services.endpoints import endpoint_set
 from releases.services.launch_log import positions_read
-from releases.services.launch_moves import launch_move
+from releases.services.launch_moves import launch_move, troubled_tell
 from releases.services.launch_seen import golden_attempt, launch_seen
 
 log = logging.getLogger(__name__)
@@ -124,6 +124,8 @@ def _stay(launch: Launch, move: rules.Move, seen: rules.Snapshot) -> None:
                 actor=rule_actor("launch-ready"),
             )
             _take_traffic_away(launch, move)
+            if move.doubt:
+                troubled_tell(launch)
         ring(launch.topic, f"replica-{launch.replica.name}", "fleet")
 
 

@@ -228,3 +228,22 @@ def test_a_hang_takes_the_traffic_away_and_leaves_the_unit(gateway, launch):
     ticked(launch)
     unit = Replica.objects.get()
     assert (unit.shown_state, endpoint(launch).weight) == ("ready", 0), "a person gives it back"
+
+
+def test_a_hang_is_told_to_the_detectors_at_once(
+    gateway, launch, monkeypatch, django_capture_on_commit_callbacks
+):
+    from fleet.execution.models import Scrape
+    from runbooks import tasks
+
+    asked = []
+    monkeypatch.setattr(tasks.tick, "apply_async", lambda **_: asked.append(1))
+    with django_capture_on_commit_callbacks(execute=True):
+        ticked(launch)
+    assert asked == [], "it is well"
+    Scrape.objects.filter(kind="golden").update(
+        misses=3, ok_at=timezone.now() - timedelta(minutes=10)
+    )
+    with django_capture_on_commit_callbacks(execute=True):
+        ticked(launch)
+    assert asked == [1]
