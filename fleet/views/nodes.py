@@ -9,6 +9,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _lazy
+from django.utils.translation import ngettext
 from django.views.decorators.http import require_safe
 
 from fleet.execution.output import command_sections
@@ -137,12 +138,34 @@ def _throttle(mask: str) -> dict[str, Any]:
     return {"words": ", ".join(words) or _("none"), "is_bad": bool(reasons - HARMLESS)}
 
 
+FACT_WORDS = {
+    "boot_id": _lazy("Boot"),
+    "booted_at": _lazy("Booted at"),
+    "clock_is_synchronised": _lazy("Clock synchronised"),
+    "clock_offset": _lazy("Clock offset"),
+    "containers": _lazy("Containers"),
+    "cpu_count": _lazy("CPUs"),
+    "docker_version": _lazy("Docker"),
+    "driver_version": _lazy("GPU driver"),
+    "gpu_count": _lazy("GPUs"),
+    "gpu_name": _lazy("GPU model"),
+    "kernel": _lazy("Kernel"),
+    "memory_available": _lazy("Memory available"),
+    "memory_total": _lazy("Memory"),
+    "model_disk_free": _lazy("Model disk free"),
+    "model_disk_total": _lazy("Model disk"),
+    "models": _lazy("Models on disk"),
+    "shm_total": _lazy("Shared memory"),
+    "shm_used": _lazy("Shared memory used"),
+}
+
+
 def _fact(fact: Fact, now: datetime) -> dict[str, Any]:
     is_expired = fact.expires_at <= now
     return {
         "fact": fact,
+        "word": FACT_WORDS.get(fact.key, fact.key),
         "text": "" if fact.value is None else _short(fact.value, fact.unit),
-        "unit": "" if fact.unit == "B" else fact.unit,
         "problem": said(fact.problem, _),
         "is_expired": is_expired,
     }
@@ -150,11 +173,21 @@ def _fact(fact: Fact, now: datetime) -> dict[str, Any]:
 
 def _short(value: Any, unit: str = "") -> str:
     if isinstance(value, dict | list):
-        return _("%(n)d values") % {"n": len(value)}
+        return ngettext("%(n)d value", "%(n)d values", len(value)) % {"n": len(value)}
+    if isinstance(value, bool):
+        return _("yes") if value else _("no")
     if unit == "B" and isinstance(value, int | float):
         return f"{value / 2**30:,.1f} GiB"
-    text = str(value)
+    if unit == "s" and isinstance(value, int | float):
+        return _span(value)
+    text = f"{value} {unit}".strip()
     return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
+
+
+def _span(seconds: float) -> str:
+    """A small span with its sign: s above 1 s, else ms (UI.md section 11)."""
+    size, unit = (abs(seconds), "s") if abs(seconds) >= 1 else (abs(seconds) * 1000, "ms")
+    return f"{'−' if seconds < 0 else ''}{size:.3g} {unit}"
 
 
 def _probe(probe: Any) -> dict[str, Any]:

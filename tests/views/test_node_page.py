@@ -1,3 +1,4 @@
+import re
 import uuid
 from datetime import timedelta
 
@@ -8,6 +9,7 @@ from fleet.execution.output import Section, sections_pack
 from fleet.models import Fact, Gpu, NodeProbe, ProbeRun
 from fleet.rules.hostkeys import fingerprint
 from fleet.services.hosts import host_key_accept
+from fleet.views.nodes import FACT_WORDS
 from tests.factories import (
     host_key,
     make_actor,
@@ -18,6 +20,7 @@ from tests.factories import (
     make_pool,
     make_replica,
 )
+from tests.views.conftest import ROOT
 
 pytestmark = pytest.mark.django_db
 
@@ -170,3 +173,27 @@ def test_a_probe_without_an_answer_can_be_cancelled_from_the_page(signed_in, ana
     assert ana.post(address, {"idempotency_key": str(uuid.uuid4())}).status_code == 302
     command.refresh_from_db()
     assert command.state == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "unit", "word", "text"),
+    [
+        ("clock_offset", -8e-05, "s", "Clock offset", "−0.08 ms"),
+        ("clock_offset", 2.5, "s", "Clock offset", "2.5 s"),
+        ("clock_is_synchronised", True, "", "Clock synchronised", "yes"),
+        ("models", ["a"], "", "Models on disk", "1 value"),
+        ("memory_total", 2**40, "B", "Memory", "1,024.0 GiB"),
+    ],
+)
+def test_a_fact_is_named_and_measured_in_words(ana, key, value, unit, word, text):
+    node = make_node("h100-001")
+    fact(node, key, value, unit=unit)
+    (drawn,) = ana.get("/nodes/h100-001/").context["facts"]
+    assert (str(drawn["word"]), drawn["text"]) == (word, text)
+
+
+def test_every_fact_that_a_probe_writes_has_words():
+    source = (ROOT / "fleet/rules/probe_reading.py").read_text(encoding="utf-8")
+    written = set(re.findall(r'"(\w+)": (?:_of\(|_rows\(|", "|word|count)', source))
+    assert len(written) > 12
+    assert written <= set(FACT_WORDS)
