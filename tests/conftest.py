@@ -177,9 +177,11 @@ def lab_of(state_dir: Path) -> Iterator[Callable[[int], Any]]:
 
 
 @pytest.fixture
-def lab(lab_of: Callable[[int], Any], settings: Any) -> Iterator[Any]:
-    """Two rehearsed nodes, as they were born; the console's key opens them."""
-    two_nodes = lab_of(2)
-    settings.SSH_KEY_FILE = Path(two_nodes.key_path)
-    yield two_nodes
-    two_nodes.reset()
+def lab(
+    lab_of: Callable[[int], Any], settings: Any, request: pytest.FixtureRequest
+) -> Iterator[Any]:
+    """Rehearsed nodes as they were born, two unless marked (tests/needs.py); the console's key opens them."""
+    nodes = lab_of(getattr(request, "param", 2))
+    settings.SSH_KEY_FILE = Path(nodes.key_path)
+    yield nodes
+    nodes.reset()

@@ -1,4 +1,7 @@
-"""What a machine must have for some tests; CI installs all of it and fails when it cannot (INSTALL_STRICT)."""
+"""What some tests need: programs of the machine, and more nodes of the lab.
+
+CI installs the programs and fails when it cannot (INSTALL_STRICT).
+"""
 
 import shutil
 
@@ -6,3 +9,5 @@ import pytest
 
 HAPROXY = shutil.which("haproxy", path="/usr/sbin:/usr/local/sbin:/usr/bin")
 needs_haproxy = pytest.mark.skipif(HAPROXY is None, reason="no haproxy; run `make install` as root")
+# A pool of two units and two spares; without this mark a flow gets two nodes.
+four_nodes = pytest.mark.parametrize("lab", [4], indirect=True, ids=["four-nodes"])

@@ -16,23 +16,16 @@ import pytest
 from fleet.rules.message import said
 from tests import services
 from tests.factories import make_actor
-from tests.needs import needs_haproxy
+from tests.needs import four_nodes, needs_haproxy
 from tests.waiting import wait_until
 
 pytestmark = [
     pytest.mark.lab,
     pytest.mark.django_db(transaction=True),
     needs_haproxy,
+    four_nodes,
 ]
 MODEL = "glm-5.2"
-
-
-@pytest.fixture
-def lab(lab_of, settings):
-    four = lab_of(4)
-    settings.SSH_KEY_FILE = four.key_path
-    yield four
-    four.reset()
 
 
 @pytest.fixture
