@@ -10,6 +10,7 @@ from fleet.rules.message import say
 
 QUIET, FIRED, NO_DATA = "quiet", "fired", "no_data"
 GOLDEN, ERROR_RATE = "golden", "error_rate"
+WORDS = {GOLDEN: say("Golden answers"), ERROR_RATE: say("Errors of the new release")}
 UNREAD = say("the proxy was not read")
 # A lone miss proves nothing (releases/rules/launch.py); the second in a row does.
 GOLDEN_MISSES = 2

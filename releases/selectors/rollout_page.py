@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from django.db.models import Count, Prefetch, Q, QuerySet
+from django.db.models import Count, OuterRef, Prefetch, Q, QuerySet, Subquery
 from django.db.models.functions import Now
 
 from fleet.models import Pool, TrailEntry
@@ -48,12 +48,17 @@ def rollout_named(public_id: str) -> Rollout | None:
 
 
 def rollouts_listed(pool: str = "") -> QuerySet[Rollout]:
-    """Return rollouts, newest first, of one pool or of all, with how many waves they have and have passed."""
+    """Return rollouts, newest first, of one pool or of all, with how many waves they have and have passed.
+
+    `asking_wave` is the number of the wave that waits for a signature, or None.
+    """
     rows = Rollout.objects.select_related("pool", "new_release", "author")
     if pool:
         rows = rows.filter(pool__slug=pool)
     units = Q(waves__is_canary=False)
+    asking = Wave.objects.filter(rollout=OuterRef("pk"), state=Wave.State.AWAITING)
     return rows.annotate(
+        asking_wave=Subquery(asking.order_by("number").values("number")[:1]),
         wave_count=Count("waves", filter=units),
         passed_count=Count("waves", filter=units & Q(waves__state=Wave.State.PASSED)),
     )

@@ -15,6 +15,14 @@ from releases.models import Launch, LaunchPosition
 
 LOG_SPAN = timedelta(minutes=10)
 LOG_LINES = 50_000
+# What the sections of an evidence command are (launch_effects.py names them).
+SECTION_TITLES = {
+    "out": say("output of its engine"),
+    "nvidia-smi-L": say("list of GPUs"),
+    "compute-apps": say("processes on its GPUs"),
+    "docker-ps": say("list of containers"),
+    "docker-inspect": say("its container as docker sees it"),
+}
 
 
 def evidence_freeze(*, launch: Launch, title: str, origin: str, body: bytes) -> Evidence:
@@ -39,7 +47,9 @@ def command_freeze(*, launch: Launch, place: LaunchPosition, command: Command) -
     return [
         evidence_freeze(
             launch=launch,
-            title=f"{place.node.name} {name}",
+            title=say(
+                "%(node)s: %(what)s", node=place.node.name, what=SECTION_TITLES.get(name, name)
+            ),
             origin=f"{place.node.name}, {command.purpose}",
             body=section.body,
         )

@@ -42,7 +42,11 @@ def triggers_judge(rollout: Rollout) -> str:
     if rollout.triggers != before[1]:
         ring_rollout(rollout)
     fired = next((one for one in found if one.state == rules.FIRED), None)
-    return say("Trigger %(name)s: %(found)s", name=fired.name, found=fired.found) if fired else ""
+    return (
+        say("Trigger %(name)s: %(found)s", name=rules.WORDS[fired.name], found=fired.found)
+        if fired
+        else ""
+    )
 
 
 def window_restart(rollout: Rollout) -> None:

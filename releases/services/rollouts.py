@@ -16,7 +16,7 @@ from fleet.services.trail import Actor, rule_actor, trail_add
 from releases.models import Approval, Gateway, Launch, Release, Rollout, Wave
 from releases.rules import rollout as rules
 from releases.rules.release import ROLLABLE
-from releases.rules.triggers import FIRED
+from releases.rules.triggers import FIRED, WORDS
 from releases.rules.waves import AWAITING, OBSERVING, PENDING, Strategy
 from releases.services.approvals import approval_ask, approvals_withdraw, facts_digest, kind_add
 from releases.services.rollout_facts import (
@@ -333,7 +333,11 @@ def _standing(rollout: Rollout, wave: Wave) -> list[str]:
     for trigger in rollout.triggers:
         if trigger["state"] == FIRED:
             reasons.append(
-                say("Trigger %(name)s: %(found)s", name=trigger["name"], found=trigger["found"])
+                say(
+                    "Trigger %(name)s: %(found)s",
+                    name=WORDS[trigger["name"]],
+                    found=trigger["found"],
+                )
             )
     return reasons
 

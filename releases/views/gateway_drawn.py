@@ -7,7 +7,7 @@ from typing import Any
 
 from django.utils import timezone
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
+from django.utils.translation import ngettext, pgettext
 
 from fleet.execution.states import SUBJECT_LIVE
 from fleet.marks import CRIT, IDLE, OK, WARN, Mark, mark_of
@@ -86,7 +86,7 @@ def _pool_mark(count: int, serving: int) -> Mark:
         return Mark(IDLE, "idle", _("No units"), "empty")
     if not serving:
         return Mark(CRIT, "crit", _("Nothing serves"), "closed")
-    return Mark(OK, "ok", _("Open"), "open")
+    return Mark(OK, "ok", pgettext("traffic", "Open"), "open")
 
 
 def unit_drawn(seen: UnitSeen) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from fleet.views.parts import render_page
 from releases.models import Approval
 from releases.selectors.incidents import OpenIncident, open_incidents
 from releases.selectors.rollout_page import requests_open, rollouts_live
-from releases.views.rollout_drawn import card_drawn, card_title, sign_refusal
+from releases.views.rollout_drawn import card_drawn, card_title, row_mark, sign_refusal
 
 
 @require_safe
@@ -33,10 +33,7 @@ def inbox(request: HttpRequest) -> HttpResponse:
         "rest": [_row(request, one) for one in mine if one is not first],
         "others": [_row(request, one) for one in others],
         "incidents": incidents_drawn(),
-        "rollouts": [
-            (row, mark_of("rollout", row.state), said(row.explanation, _))
-            for row in rollouts_live()
-        ],
+        "rollouts": [(row, row_mark(row), said(row.explanation, _)) for row in rollouts_live()],
     }
     return render_page(
         request, "releases/inbox.html", context, parts={"inbox-live": "releases/_inbox_live.html"}

@@ -123,7 +123,9 @@ def _review(request: HttpRequest, seen: ReleaseSeen) -> dict[str, Any]:
     return {
         "request_open": is_open,
         "facts": [
-            (word, asked.facts[name]) for name, word in FACT_WORDS.items() if name in asked.facts
+            (word, seen.release.pool.name if name == "pool" else asked.facts[name])
+            for name, word in FACT_WORDS.items()
+            if name in asked.facts
         ]
         if asked
         else [],

@@ -158,9 +158,19 @@ def triggers_drawn(rollout: Rollout) -> list[dict[str, Any]]:
 
 def head_mark(page: RolloutPage) -> Mark:
     """Return the mark of the page's head: a running rollout shows the wave that waits for a person."""
-    rollout, waiting = page.rollout, next_wave(page)
-    if rollout.state == rules.RUNNING and waiting and waiting.state == AWAITING:
-        word = _("Wave %(n)s waits for approval") % {"n": waiting.number}
+    waiting = next_wave(page)
+    is_asking = waiting is not None and waiting.state == AWAITING
+    return _mark(page.rollout, waiting.number if waiting and is_asking else None)
+
+
+def row_mark(row: Any) -> Mark:
+    """Return the mark of a listed rollout: the same as on its page."""
+    return _mark(row, row.asking_wave)
+
+
+def _mark(rollout: Rollout, asking: int | None) -> Mark:
+    if rollout.state == rules.RUNNING and asking is not None:
+        word = _("Wave %(n)s waits for approval") % {"n": asking}
         return Mark("hold", "hold", word, rollout.state)
     return mark_of("rollout", rollout.state)
 

@@ -9,7 +9,6 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
-from fleet.marks import mark_of
 from fleet.models import Pool
 from fleet.rules.message import said
 from fleet.rules.policy import may
@@ -29,6 +28,7 @@ from releases.views.rollout_drawn import (
     ask_drawn,
     card_drawn,
     head_mark,
+    row_mark,
     triggers_drawn,
     units_drawn,
 )
@@ -51,9 +51,7 @@ def rollout_list(request: HttpRequest) -> HttpResponse:
         "pools": pools,
         "pool": pool,
         "most": LISTED,
-        "rollouts": [
-            (row, mark_of("rollout", row.state), said(row.explanation, _)) for row in rows
-        ],
+        "rollouts": [(row, row_mark(row), said(row.explanation, _)) for row in rows],
         "may_make": any(may(request.user, "rollout-new", row, is_write=True) for row in pools),
     }
     return render_page(

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_safe
 
 from fleet.marks import mark_of
@@ -18,8 +19,10 @@ from runbooks.rules import incident as rules
 from runbooks.rules import run as run_rules
 from runbooks.selectors.incident_page import LISTED, NOTES_SHOWN, incidents_listed, runs_of
 from runbooks.selectors.names import incident_named
+from runbooks.services.detectors import HANG, LOST
 from runbooks.services.incidents import closing_missing, evidence_of
 from runbooks.services.library import book_for, books
+from runbooks.services.suspicion import CONTROL_PLANE
 from runbooks.views.run_drawn import StepSeen, book_of, phases_drawn, run_title
 from runbooks.views.words import Clock, in_words
 
@@ -44,6 +47,14 @@ def incident_list(request: HttpRequest) -> HttpResponse:
     )
 
 
+# What the detectors call what they saw.
+SIGNATURE_WORDS = {
+    HANG: gettext_lazy("a unit that hangs"),
+    LOST: gettext_lazy("a lost rank"),
+    CONTROL_PLANE: gettext_lazy("control plane suspect"),
+}
+
+
 @require_safe
 def incident(request: HttpRequest, name: str) -> HttpResponse:
     """One incident."""
@@ -55,6 +66,7 @@ def incident(request: HttpRequest, name: str) -> HttpResponse:
         "topics": [row.topic],
         "incident": row,
         "title": said(row.title, _),
+        "signature": SIGNATURE_WORDS.get(row.signature, row.signature),
         "mark": mark_of("incident", row.state),
         "symptoms": [_symptom(one) for one in row.symptoms],
         "evidence": evidence_of(row),

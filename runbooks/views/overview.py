@@ -18,7 +18,7 @@ from fleet.views.parts import render_page
 from releases.models import Approval
 from releases.selectors.rollout_page import requests_open, rollouts_live
 from releases.views.inbox import incidents_drawn, signable
-from releases.views.rollout_drawn import card_title
+from releases.views.rollout_drawn import card_title, row_mark
 from runbooks.models import Run
 from runbooks.rules import run as rules
 from runbooks.selectors.overview import happened_lately, releases_running
@@ -36,10 +36,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         "waiting": _waiting(request, runs),
         "incidents": incidents_drawn(),
         "pools": _pools(),
-        "rollouts": [
-            (row, mark_of("rollout", row.state), said(row.explanation, _))
-            for row in rollouts_live()
-        ],
+        "rollouts": [(row, row_mark(row), said(row.explanation, _)) for row in rollouts_live()],
         "runs": [_run_row(run) for run in runs if run.state == rules.RUNNING],
         "lately": happened_lately(),
     }

@@ -63,7 +63,7 @@ def console_python(servers: Any) -> Callable[[str], str]:
             cwd=ROOT,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,  # drawing the scene is minutes of work on a machine on which many tests run at once
         )
         assert done.returncode == 0, done.stderr[-3000:]
         return done.stdout

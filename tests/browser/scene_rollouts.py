@@ -91,7 +91,7 @@ def _waiting(gateway: Gateway, pool: Pool, content: dict[str, Any]) -> None:
 
 def _halted(gateway: Gateway, pool: Pool, content: dict[str, Any]) -> None:
     old, new = _releases(pool, content, "glm-5.2 new engine")
-    fired = say("Trigger %(name)s: %(found)s", name="golden", found=WRONG)
+    fired = say("Trigger %(name)s: %(found)s", name="Golden answers", found=WRONG)
     rollout = _rollout(pool, new, "paused", hours=1)
     Rollout.objects.filter(pk=rollout.pk).update(
         triggers=[QUIET[0] | {"state": "fired", "found": WRONG}, QUIET[1]],

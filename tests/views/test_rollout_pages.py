@@ -281,3 +281,9 @@ class TestHearing:
         answer = ana.get(page(asked))
         wanted = ", ".join(f"{topic} from:body" for topic in answer.context["topics"])
         assert f'hx-trigger="{wanted}"' in html(answer)
+
+
+def test_a_wave_that_waits_is_said_in_every_list_too(bo, asked):
+    for address in ("/rollouts/", "/inbox/", "/"):
+        (row, mark, _words) = bo.get(address).context["rollouts"][0]
+        assert (row, str(mark.word)) == (asked, "Wave 1 waits for approval"), address
