@@ -74,6 +74,21 @@ class TestToItsEnd:
         assert rollout_advance(rollout.pk) is False
         assert (TrailEntry.objects.count(), states(rollout)) == before
 
+    def test_a_weight_that_the_proxy_did_not_say_yet_is_waited_for_and_it_is_told(self):
+        world = make_world(units=2)
+        rollout = running(world, approve="canary")
+        reach(world, rollout, 1, "warming")
+        while rollout.waves.get(number=1).state != "shifting":
+            world.answer()
+            rollout_advance(rollout.pk)
+        for _ in range(3):
+            rollout_advance(rollout.pk)
+            wave = rollout.waves.get(number=1)
+            assert (wave.state, wave.step) == ("shifting", 0)
+            assert said(wave.explanation) == "Waiting for the proxy to read back the weight."
+        world.answer()
+        go(world, rollout, "succeeded")
+
     def test_no_wave_begins_without_its_own_signature(self):
         world = make_world(units=2)
         rollout = running(world)
