@@ -19,7 +19,7 @@ from fleet.readings.sse import StreamedAnswer, parse_chat_stream
 from fleet.rules.message import say
 from releases.models import GateRun
 from releases.rules import gates as rules
-from releases.services.launch_effects import golden_body
+from releases.services.launch_effects import chat_payload, golden_body
 from releases.services.launch_seen import answer_text
 
 ASK_S = 30.0  # one answer of a warm engine takes a few seconds
@@ -91,23 +91,16 @@ def _kinds(run: GateRun) -> list[str]:
 
 def _order(run: GateRun, kind: str, prompt: dict[str, Any]) -> Order:
     launch = run.launch
-    http = launch.plan["http"]
     body = golden_body(launch, prompt)
+    if kind == rules.STREAM:
+        body |= {"stream": True}
     return Order(
         purpose=ask_purpose(run, kind, prompt["id"]),
         host=launch.positions.select_related("node__host").get(position=0).node.host,
         verb="http",
         queue="gate",
         effect="probe",
-        payload={
-            "method": "POST",
-            "address": http["address"],
-            "port": http["port"],
-            "path": "/v1/chat/completions",
-            "headers": {},
-            "body": {**body, "stream": True} if kind == rules.STREAM else body,
-            "timeout_s": max(3.0, ASK_S / settings.TIME_SCALE),
-        },
+        payload=chat_payload(launch, body, timeout_s=max(3.0, ASK_S / settings.TIME_SCALE)),
         deadline_s=max(30.0, WAIT_S / settings.TIME_SCALE),
         topic=run.topic,
     )

@@ -107,7 +107,6 @@ def identity_step(place: LaunchPosition) -> str:
 
 def dispatch_golden(launch: Launch, attempt: int) -> None:
     """Ask every golden prompt of the release through the unit's real endpoint (law 3)."""
-    http = launch.plan["http"]
     head = _places(launch)[0]
     for prompt in launch.release.content["golden"]:
         command_dispatch(
@@ -116,18 +115,24 @@ def dispatch_golden(launch: Launch, attempt: int) -> None:
             verb="http",
             queue="gate",
             effect="probe",
-            payload={
-                "method": "POST",
-                "address": http["address"],
-                "port": http["port"],
-                "path": "/v1/chat/completions",
-                "headers": {},
-                "body": golden_body(launch, prompt),
-                "timeout_s": 30,
-            },
+            payload=chat_payload(launch, golden_body(launch, prompt), timeout_s=30),
             deadline_s=40.0,
             topic=launch.topic,
         )
+
+
+def chat_payload(launch: Launch, body: dict[str, Any], *, timeout_s: float) -> dict[str, Any]:
+    """Return the payload of one question to the unit's endpoint (verb http); `timeout_s` of its answer."""
+    http = launch.plan["http"]
+    return {
+        "method": "POST",
+        "address": http["address"],
+        "port": http["port"],
+        "path": "/v1/chat/completions",
+        "headers": {},
+        "body": body,
+        "timeout_s": timeout_s,
+    }
 
 
 def cancel_questions(launch: Launch) -> None:
