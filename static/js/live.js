@@ -98,15 +98,18 @@
   });
 
   // -- ringing
-  const gathering = new Set();
+  // The first ring is answered at once, those that follow it closely together.
+  const gathering = new Set(), rungAt = new Map();
   function ring(topic) {
     if (gathering.has(topic)) return;
     gathering.add(topic);
+    const rest = GATHER_MS - (performance.now() - (rungAt.get(topic) ?? -GATHER_MS));
     setTimeout(() => {
       gathering.delete(topic);
+      rungAt.set(topic, performance.now());
       if (document.hidden) hidden = true;
       else window.htmx.trigger(body, topic);
-    }, GATHER_MS);
+    }, Math.max(0, rest));
   }
   const ringAll = () => topics.forEach(ring);
   document.addEventListener("visibilitychange", () => {
