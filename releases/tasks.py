@@ -6,6 +6,7 @@ from celery import Task, shared_task
 
 from fleet.services.ticks import tick_record
 from releases.services.drains import drains_advance
+from releases.services.entries import entries_advance
 from releases.services.gates import gates_advance
 from releases.services.gateways import gateways_advance
 from releases.services.launch_tick import launches_advance
@@ -17,6 +18,7 @@ log = logging.getLogger(__name__)
 PARTS = {
     "launches": launches_advance,
     "gates": gates_advance,
+    "entries": entries_advance,
     "drains": drains_advance,
     "gateways": gateways_advance,
     "releases": releases_settle,
@@ -42,8 +44,9 @@ def tick() -> None:
 
 @shared_task(name="releases.tasks.gates", ignore_result=True)
 def gates() -> None:
-    """Judge what the open gate runs were answered, between two beats."""
+    """Judge what the open gate runs were answered, between two beats, and let in what passed."""
     gates_advance()
+    entries_advance()
 
 
 @shared_task(name="releases.tasks.traffic", ignore_result=True)

@@ -11,12 +11,13 @@ from fleet.execution.models import Scrape
 from fleet.models import Node, Pool, Replica
 from releases.models import Drain, Endpoint, GateRun, Gateway, Launch, Release, Rollout, Wave
 from releases.services.approvals import approval_decide
-from releases.services.endpoints import endpoint_open, first_weight
+from releases.services.endpoints import endpoint_open
 from releases.services.launch_effects import purpose_of
 from releases.services.rollout_tick import rollout_advance
 from releases.services.rollouts import rollout_create, rollout_start, rollout_submit, wave_ask
 from tests.browser.scene import CONTENT
 from tests.factories import make_actor, make_host, make_node, make_person, make_pool, make_replica
+from tests.traffic import give
 
 FAST = {"canary_weights": [25], "wave_weights": [10, 100], "observe_s": 0, "min_requests": 5}
 
@@ -63,7 +64,7 @@ class World:
         Launch.objects.filter(pk=launch.pk).update(state="ready", ready_at=now, state_at=now)
         Replica.objects.filter(pk=launch.replica_id).update(state="ready")
         launch.refresh_from_db()
-        endpoint_open(launch=launch, weight=first_weight(launch), actor=make_actor())
+        endpoint_open(launch=launch, actor=make_actor())
         node = launch.replica.members.filter(released_at=None).first().node
         Scrape.objects.create(
             host=node.host, key=purpose_of(launch, "golden"), kind="golden", port=8000,
@@ -140,6 +141,7 @@ def serve(world: World, unit: Replica) -> Launch:
     Replica.objects.filter(pk=unit.pk).update(generation=1)
     unit.members.update(is_reserved=True)
     world.ready(launch)
+    give(launch)
     return launch
 
 

@@ -8,8 +8,11 @@ from django.utils import timezone
 
 from fleet.execution.models import Scrape, Subject
 from fleet.models import Pool
-from releases.models import Endpoint, Gateway, Launch, LaunchPosition, Release
+from releases.models import Endpoint, GateRun, Gateway, Launch, LaunchPosition, Release
+from releases.rules.gates import CHECKS
+from releases.selectors.gate_proof import is_gated
 from releases.selectors.gateways import gateway_routes
+from releases.services.endpoints import endpoint_open, endpoint_set
 from releases.services.gateway_effects import files_of, scrape_key, watch_gateway
 from releases.services.gateways import gateway_advance
 from releases.services.launch_effects import purpose_of
@@ -62,6 +65,21 @@ def make_ready(number: int, release: Release, **fields) -> Launch:
     )  # fmt: skip
     launch.refresh_from_db()
     return launch
+
+
+def pass_gate(launch: Launch) -> None:
+    """Let a run over every check have passed a launch."""
+    GateRun.objects.create(
+        launch=launch, purpose=f"test:{launch.public_id}", checks=list(CHECKS), state="passed"
+    )
+
+
+def give(launch: Launch, weight: int = 100) -> Endpoint:
+    """Put a launch behind the gateway with this weight; its gate passed."""
+    endpoint_open(launch=launch, actor=make_actor())
+    if not is_gated(launch):
+        pass_gate(launch)
+    return endpoint_set(launch=launch, weight=weight, actor=make_actor())
 
 
 def engine_says(launch: Launch, *, running: int) -> None:

@@ -36,7 +36,7 @@ class Launch(models.Model):
         blank=True, help_text="why it is being taken down; empty for a wanted stop"
     )
     first_weight = models.PositiveSmallIntegerField(
-        null=True, help_text="traffic once ready, in percent; null: as the pool's serving release"
+        null=True, help_text="traffic once ready, in percent; null: not given yet, its gate says so"
     )
     stop_reason = models.TextField(
         blank=True, help_text="why a person wants it stopped as soon as it is out of traffic"

@@ -66,6 +66,7 @@ class Endpoint(models.Model):
     slot = models.CharField(max_length=1, help_text="the revision's place in the pool: a or b")
     weight = models.PositiveSmallIntegerField(default=0, help_text="percent of a full unit")
     mode = models.CharField(max_length=5, choices=Mode, default=Mode.READY)
+    explanation = models.TextField(blank=True, help_text="why it waits for its first weight")
     changed_at = models.DateTimeField(auto_now_add=True)
     # Read back after `changed_at`; null: not read back since.
     seen_weight = models.PositiveSmallIntegerField(null=True)

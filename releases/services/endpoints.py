@@ -1,7 +1,7 @@
 """What each unit shall get of the traffic: the desired half of a gateway. One row for each live launch.
 
-A launch without an endpoint gets none. Not in charge of telling the proxy (gateways.py) nor of proof that a unit is
-empty (drains.py).
+A launch without an endpoint gets none, and a new endpoint has none. Not in charge of telling the proxy (gateways.py)
+nor of proof that a unit is empty (drains.py).
 """
 
 from __future__ import annotations
@@ -12,17 +12,24 @@ from typing import Any
 
 from django.db import transaction
 from django.db.models.functions import Now
+from django.utils.translation import gettext as _
 
 from fleet.doorbell import ring
 from fleet.rules.message import say
+from fleet.rules.refusals import Conflict
 from fleet.services.trail import Actor, trail_add
 from releases.models import Endpoint, Gateway, Launch
 from releases.rules import gateway as rules
+from releases.selectors.gate_proof import is_gated
 from releases.signals import traffic_wanted
 
 
 class EndpointMissing(Exception):
     """The launch is behind no gateway, so that nothing of its traffic can be said."""
+
+
+class Ungated(Conflict):
+    """The launch passed no gate, so that it gets no traffic."""
 
 
 class SlotsTaken(Exception):
@@ -34,8 +41,8 @@ class SlotsTaken(Exception):
 
 
 @transaction.atomic
-def endpoint_open(*, launch: Launch, weight: int, actor: Actor) -> Endpoint | None:
-    """Put a launch behind the gateway; None without a gateway, the one it has when it is behind it already.
+def endpoint_open(*, launch: Launch, actor: Actor) -> Endpoint | None:
+    """Put a launch behind the gateway, without traffic; None without a gateway, its own when it is there already.
 
     Raises SlotsTaken when two other releases are there.
     """
@@ -47,26 +54,24 @@ def endpoint_open(*, launch: Launch, weight: int, actor: Actor) -> Endpoint | No
     if found is not None:
         return found
     endpoint = Endpoint.objects.create(
-        gateway=gateway, launch=launch, slot=_slot(gateway, launch), weight=_checked(weight)
+        gateway=gateway, launch=launch, slot=_slot(gateway, launch), weight=0
     )
     trail_add(
         actor=actor,
         verb="endpoint.open",
         object_kind="launch",
         object_id=launch.public_id,
-        after={"gateway": gateway.name, "slot": endpoint.slot, "weight": weight},
+        after={"gateway": gateway.name, "slot": endpoint.slot, "weight": 0},
     )
     _tell(endpoint)
     return endpoint
 
 
-def first_weight(launch: Launch) -> int:
-    """Return the weight with which a launch begins: what was asked for it, else the pool's custom.
+def custom_weight(launch: Launch) -> int:
+    """Return what the pool's custom gives a launch that no rollout brings, in percent of a full unit.
 
     A full unit when no other release has traffic or its own has; nothing beside a release that serves.
     """
-    if launch.first_weight is not None:
-        return launch.first_weight
     pool = launch.replica.pool_id
     serving = Endpoint.objects.filter(
         launch__replica__pool=pool, mode=rules.READY, weight__gt=0
@@ -83,12 +88,17 @@ def endpoint_set(
     weight: int | None = None,
     mode: str | None = None,
     reason: str = "",
+    is_return: bool = False,
 ) -> Endpoint:
     """Want another weight (percent of a full unit) or mode for a launch; wanting what is wanted changes nothing.
 
-    A weight above 0 without a mode puts a drained or closed unit back into traffic: it would be none there.
-    Raises EndpointMissing, ValueError.
+    A weight above 0 without a mode puts a drained or closed unit back into traffic: it would be none there. More
+    weight than it has takes a passed gate (law 2), but for `is_return`: a rollout takes its unit back to what served
+    there before. Raises EndpointMissing, Ungated, ValueError.
     """
+    if weight is not None:
+        # The launch before its endpoint, as whoever moves it locks them.
+        list(Launch.objects.select_for_update(of=("self",)).filter(pk=launch.pk))
     endpoint = _locked(launch)
     if endpoint is None:
         raise EndpointMissing(f"{launch} is behind no gateway")
@@ -99,6 +109,10 @@ def endpoint_set(
         "mode": endpoint.mode if mode is None else Endpoint.Mode(mode).value,
     }
     before = {"weight": endpoint.weight, "mode": endpoint.mode}
+    if wanted["weight"] > endpoint.weight and not is_return:
+        _demand_gated(launch)
+    if weight is not None:
+        _note_given(launch, weight)
     if wanted == before:
         return endpoint
     # What was read back was read of what was wanted before.
@@ -160,6 +174,20 @@ def _checked(weight: int) -> int:
     if not 0 <= weight <= rules.WEIGHT_MAX:
         raise ValueError(f"weight {weight}: expected 0 to {rules.WEIGHT_MAX}")
     return weight
+
+
+def _demand_gated(launch: Launch) -> None:
+    if not is_gated(launch):
+        raise Ungated(
+            _("%(launch)s has passed no gate, so that it gets no traffic: start a gate run first.")
+            % {"launch": launch.public_id}
+        )
+
+
+def _note_given(launch: Launch, weight: int) -> None:
+    """From now on its weight is what somebody wants; its entry (entries.py) gives it none by itself any more."""
+    Launch.objects.filter(pk=launch.pk, first_weight=None).update(first_weight=weight)
+    Endpoint.objects.filter(launch=launch).exclude(explanation="").update(explanation="")
 
 
 def _locked(launch: Launch) -> Endpoint | None:

@@ -29,7 +29,7 @@ from releases.rules import gateway as rules
 from releases.rules import launch as launch_rules
 from releases.selectors.gateways import gateway_routes, is_fresh, reading_of
 from releases.services import gateway_effects as effects
-from releases.services.endpoints import SlotsTaken, endpoint_open, first_weight
+from releases.services.endpoints import SlotsTaken, endpoint_open
 from releases.services.gateway_seen import read_back_newer, reading_store
 
 log = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ def _open(pk: int) -> bool:
     if launch is None:
         return False
     try:
-        endpoint_open(launch=launch, weight=first_weight(launch), actor=rule_actor(ACTOR))
+        endpoint_open(launch=launch, actor=rule_actor(ACTOR))
     except SlotsTaken:
         return False
     return True

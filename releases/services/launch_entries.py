@@ -8,7 +8,7 @@ from fleet.services.trail import rule_actor
 from releases.models import Launch
 from releases.rules import launch as rules
 from releases.services import launch_effects as effects
-from releases.services.endpoints import SlotsTaken, endpoint_close, endpoint_open, first_weight
+from releases.services.endpoints import SlotsTaken, endpoint_close, endpoint_open
 from releases.services.evidence import command_freeze, stored_log_freeze
 from releases.services.launch_limits import limits
 from releases.services.launch_log import phase_open, phases_close
@@ -50,7 +50,7 @@ def state_enter(launch: Launch, before: str) -> None:
 
 def _put_behind_gateway(launch: Launch) -> None:
     try:
-        endpoint_open(launch=launch, weight=first_weight(launch), actor=rule_actor("launch-ready"))
+        endpoint_open(launch=launch, actor=rule_actor("launch-ready"))
     except SlotsTaken:
         return  # the gateway's tick opens it when a slot is free, and its page says so
 

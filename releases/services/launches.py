@@ -72,8 +72,9 @@ def launch_create(
 ) -> Launch:
     """Reserve the unit's nodes and create its next launch; nothing runs before the next tick.
 
-    `plan_sha` is the hash the person saw; another one means that the facts moved. `first_weight`: its traffic once
-    it is ready, percent of a full unit; None leaves it to the pool's custom (endpoints.py). Raises LaunchRefused.
+    `plan_sha` is the hash the person saw; another one means that the facts moved. `first_weight`: 0 when
+    the caller gives it traffic later; None leaves it to a gate of its own and the pool's custom (entries.py).
+    Raises LaunchRefused.
     """
     node_ids = list(
         Member.objects.filter(replica=replica, released_at=None).values_list("node_id", flat=True)

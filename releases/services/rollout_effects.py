@@ -86,6 +86,7 @@ def _weight(rollout: Rollout, wave: Wave, move: WaveMove, direction: str, actor:
         mode=Endpoint.Mode.READY,
         actor=actor,
         reason=_reason(rollout, wave),
+        is_return=direction == BACK,
     )
 
 

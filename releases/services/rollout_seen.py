@@ -13,9 +13,9 @@ from fleet.rules.message import say
 from fleet.selectors.brake import is_braked
 from releases.models import Approval, Drain, Endpoint, GateRun, Launch, Rollout, Wave
 from releases.rules import rollout as rules
-from releases.rules.gates import CHECKS, FAILED
 from releases.rules.triggers import unread
 from releases.rules.waves import AWAITING, BACK, FORWARD, PENDING, Strategy, UnitSeen, WaveSeen
+from releases.selectors.gate_proof import gate_counting
 from releases.services.approvals import facts_digest
 from releases.services.drains import is_out_of_traffic
 from releases.services.endpoints import endpoint_agrees
@@ -215,12 +215,8 @@ def _failure(rollout: Rollout, wave: Wave) -> dict[str, Any]:
 
 
 def newest_gate(rollout: Rollout, launch: Launch) -> GateRun | None:
-    """Return the gate run that counts for a launch: a passed or open one, or one since the rollout was set going.
-
-    What looked at a part of the checks (a book's step) may fail a launch, and proves nothing.
-    """
-    runs = launch.gate_runs.order_by("-pk")
-    run = next((one for one in runs if one.state == FAILED or set(CHECKS) <= set(one.checks)), None)
+    """Return the gate run that counts for a launch: a passed or open one, or one since the rollout was set going."""
+    run = gate_counting(launch)
     counts = (GateRun.State.PASSED, GateRun.State.QUEUED, GateRun.State.RUNNING)
     if run is None or (run.state not in counts and run.created_at < rollout.state_at):
         return None

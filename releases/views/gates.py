@@ -30,6 +30,7 @@ from releases.selectors.gate_page import (
 )
 from releases.selectors.launch_page import launch_of
 from releases.services import gates as service
+from releases.services.endpoints import endpoint_of
 from releases.views.gate_rows import CheckDrawn, Choice, checks_drawn
 
 REASON_MIN = 3
@@ -154,12 +155,19 @@ def gate_cancel(request: HttpRequest, name: str) -> HttpResponse:
 def launch_gates(request: HttpRequest, launch: Launch | None) -> dict[str, Any]:
     """What the panel of gate runs on a launch's or unit's page shows."""
     if launch is None:
-        return {"gate_runs": [], "may_gate": False, "gate_refusals": []}
+        return {"gate_runs": [], "may_gate": False, "gate_refusals": [], "entry": ""}
     return {
         "gate_runs": [_drawn(run) for run in runs_of_launch(launch)],
         "may_gate": may(request.user, "gate-start", launch.replica.pool),
         "gate_refusals": [said(reason, _) for reason in service.gate_refusals(launch)],
+        "entry": _entry(launch),
     }
+
+
+def _entry(launch: Launch) -> str:
+    """Say why a launch waits for its first traffic, or nothing."""
+    endpoint = endpoint_of(launch)
+    return said(endpoint.explanation, _) if endpoint and launch.first_weight is None else ""
 
 
 def _drawn(run: GateRun) -> dict[str, Any]:

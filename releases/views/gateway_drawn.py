@@ -113,6 +113,7 @@ def unit_drawn(seen: UnitSeen) -> dict[str, Any]:
         "mark": mark_of("replica", replica.shown_state),
         "drain": drain_drawn(seen.drain) if seen.drain else None,
         "stop_reason": said(endpoint.launch.stop_reason, _),
+        "entry": said(endpoint.explanation, _),
     }
 
 

@@ -138,6 +138,7 @@ def _watchdogs(places: list[LaunchPosition]) -> WatchdogSeen:
 
 
 def _transport_begin(work: Work) -> None:
+    """A whole gate, not the transport alone: the weight that a later step gives back takes one (law 2)."""
     launch = live_launch(work)
     if launch is None:
         return
@@ -145,7 +146,6 @@ def _transport_begin(work: Work) -> None:
         gate_start(
             launch=launch,
             purpose=work.step.purpose,
-            checks=(gates.TRANSPORT,),
             actor=Actor(name=work.actor_name, source="rule"),
         )
     except GateRefused:

@@ -9,13 +9,14 @@ from fleet.models import Replica, TrailEntry
 from fleet.rules.message import said
 from releases.models import Drain, Launch
 from releases.services.drains import drain_advance, drain_start, drains_advance
-from releases.services.endpoints import endpoint_open, endpoint_set
+from releases.services.endpoints import endpoint_set
 from releases.services.launch_tick import launch_advance
 from releases.services.launches import launch_stop
 from tests.factories import make_actor
 from tests.traffic import (
     endpoint,
     engine_says,
+    give,
     make_gateway,
     make_ready,
     make_release,
@@ -36,7 +37,7 @@ def launch(gateway) -> Launch:
     from releases.models import Release
 
     ready = make_ready(1, Release.objects.get())
-    endpoint_open(launch=ready, weight=100, actor=make_actor())
+    give(ready)
     proxy_says(gateway)
     return ready
 

@@ -8,23 +8,22 @@ from releases.models import Endpoint, Launch
 from releases.services.endpoints import (
     EndpointMissing,
     SlotsTaken,
+    custom_weight,
     endpoint_agrees,
     endpoint_close,
     endpoint_open,
     endpoint_set,
-    first_weight,
 )
 from releases.services.gateways import endpoints_open_missing, units_follow
 from releases.services.launch_moves import launch_move
 from tests.factories import make_actor
-from tests.traffic import endpoint, make_gateway, make_ready, make_release, proxy_says
+from tests.traffic import endpoint, give, make_gateway, make_ready, make_release, proxy_says
 
 pytestmark = pytest.mark.django_db
 
 
-def put(launch: Launch, weight: int | None = None) -> Endpoint:
-    wanted = first_weight(launch) if weight is None else weight
-    return endpoint_open(launch=launch, weight=wanted, actor=make_actor())
+def put(launch: Launch) -> Endpoint | None:
+    return endpoint_open(launch=launch, actor=make_actor())
 
 
 def set_(launch: Launch, **wanted) -> Endpoint:
@@ -39,28 +38,27 @@ def test_without_a_gateway_nothing_is_opened_and_nothing_can_be_wanted():
         set_(launch, weight=50)
 
 
-def test_opening_twice_is_one_endpoint_with_the_first_weight():
+def test_opening_twice_is_one_endpoint_and_it_begins_without_traffic():
     make_gateway()
     launch = make_ready(1, make_release())
-    first, again = put(launch, 40), put(launch, 90)
-    assert (first.pk, again.weight) == (again.pk, 40)
+    assert put(launch).weight == 0
+    give(launch, 40)
+    assert put(launch).weight == 40
+    assert Endpoint.objects.count() == 1
 
 
-def test_the_first_release_serves_at_once_and_a_second_waits_beside_it():
+def test_the_custom_is_a_full_unit_for_a_first_release_and_nothing_beside_one_that_serves():
     make_gateway()
     old, new = make_release(1), make_release(2)
     first = make_ready(1, old)
-    assert put(first).weight == 100
+    assert custom_weight(first) == 100
+    give(first)
     second = make_ready(2, old)
-    assert put(second).weight == 100, "its release serves already"
+    assert custom_weight(second) == 100, "its release serves already"
     other = make_ready(3, new)
-    assert (put(other).weight, endpoint(other).slot) == (0, "b")
+    put(second), put(other)
+    assert (custom_weight(other), endpoint(other).slot) == (0, "b")
     assert {endpoint(first).slot, endpoint(second).slot} == {"a"}
-
-
-def test_a_launch_that_names_its_first_weight_gets_that():
-    make_gateway()
-    assert put(make_ready(1, make_release(), first_weight=2)).weight == 2
 
 
 def test_a_third_release_waits_until_a_slot_is_empty():
@@ -81,7 +79,7 @@ def test_a_third_release_waits_until_a_slot_is_empty():
 def test_what_was_read_back_is_forgotten_with_a_new_wish_and_agrees_only_when_read_again():
     gateway = make_gateway()
     launch = make_ready(1, make_release())
-    put(launch)
+    give(launch)
     proxy_says(gateway)
     assert endpoint_agrees(endpoint(launch))
     set_(launch, weight=25, reason="it is slow")
@@ -91,23 +89,22 @@ def test_what_was_read_back_is_forgotten_with_a_new_wish_and_agrees_only_when_re
     assert not endpoint_agrees(endpoint(launch))
     proxy_says(gateway)
     assert endpoint_agrees(endpoint(launch))
-    entry = TrailEntry.objects.get(verb="endpoint.set")
+    entry = TrailEntry.objects.filter(verb="endpoint.set").latest("pk")
     assert (entry.before["weight"], entry.after["weight"], entry.reason) == (100, 25, "it is slow")
 
 
 def test_wanting_what_is_wanted_changes_nothing():
     make_gateway()
     launch = make_ready(1, make_release())
-    before = put(launch).changed_at
+    before = give(launch).changed_at, TrailEntry.objects.count()
     set_(launch, weight=100, mode="ready")
-    assert endpoint(launch).changed_at == before
-    assert not TrailEntry.objects.filter(verb="endpoint.set").exists()
+    assert (endpoint(launch).changed_at, TrailEntry.objects.count()) == before
 
 
 def test_a_weight_above_zero_puts_a_closed_unit_back_into_traffic():
     make_gateway()
     launch = make_ready(1, make_release())
-    put(launch)
+    give(launch)
     set_(launch, weight=0, mode="maint")
     assert set_(launch, weight=0).mode == "maint"
     assert set_(launch, weight=5).mode == "ready"
@@ -117,7 +114,7 @@ def test_a_weight_above_zero_puts_a_closed_unit_back_into_traffic():
 def test_what_no_proxy_has_is_refused(wrong):
     make_gateway()
     launch = make_ready(1, make_release())
-    put(launch)
+    give(launch)
     with pytest.raises(ValueError):
         set_(launch, **wrong)
 
@@ -125,7 +122,7 @@ def test_what_no_proxy_has_is_refused(wrong):
 def test_a_unit_serves_only_when_its_weight_was_read_back():
     gateway = make_gateway()
     launch = make_ready(1, make_release())
-    put(launch)
+    give(launch)
 
     def state() -> str:
         units_follow()
@@ -147,7 +144,7 @@ def test_a_unit_serves_only_when_its_weight_was_read_back():
 def test_traffic_that_goes_leaves_a_doubt_as_it_is():
     gateway = make_gateway()
     launch = make_ready(1, make_release())
-    put(launch)
+    give(launch)
     proxy_says(gateway)
     units_follow()
     Replica.objects.update(doubt="hung")

@@ -12,13 +12,14 @@ from fleet.execution.output import Section, sections_pack
 from fleet.models import TrailEntry
 from fleet.rules.message import said
 from releases.models import Gateway, Launch
-from releases.services.endpoints import endpoint_open, endpoint_set
+from releases.services.endpoints import endpoint_set
 from releases.services.gateway_effects import scrape_key
 from releases.services.gateways import gateway_advance, gateway_restart, gateways_advance
 from tests.factories import make_actor, make_pool
 from tests.proxy_answers import answer_text
 from tests.traffic import (
     endpoint,
+    give,
     make_gateway,
     make_ready,
     make_release,
@@ -99,7 +100,7 @@ def test_a_file_that_could_not_be_written_is_written_again_and_nothing_starts(se
 
 def test_nothing_is_ordered_before_the_proxy_was_read_back(launch):
     gateway = make_gateway()
-    endpoint_open(launch=launch, weight=100, actor=make_actor())
+    give(launch)
     tick(gateway)
     assert orders() == []
     assert "read back" in said(gateway.explanation)
@@ -108,7 +109,7 @@ def test_nothing_is_ordered_before_the_proxy_was_read_back(launch):
 
 def test_it_orders_what_the_proxy_has_otherwise_and_one_order_at_a_time(launch):
     gateway = make_gateway()
-    endpoint_open(launch=launch, weight=100, actor=make_actor())
+    give(launch)
     proxy_says(gateway, glm52_r1={"weight": 7})
     assert orders() == ["set server be_glm52_a/glm52-r1 weight 100"]
     endpoint_set(launch=launch, weight=30, actor=make_actor())
@@ -123,7 +124,7 @@ def test_the_read_back_of_an_order_counts_as_one(launch):
     from releases.selectors.gateways import gateway_routes
 
     gateway = make_gateway()
-    endpoint_open(launch=launch, weight=100, actor=make_actor())
+    give(launch)
     proxy_says(gateway, glm52_r1={"weight": 7})
     assert "weight is 7, desired 100" in said(gateway.differences[0])
     settle(gateway.order, body=answer_text(gateway_routes(gateway)))
@@ -133,7 +134,7 @@ def test_the_read_back_of_an_order_counts_as_one(launch):
 
 def test_a_torn_answer_is_no_data_and_only_grows_older(launch):
     gateway = make_gateway()
-    endpoint_open(launch=launch, weight=100, actor=make_actor())
+    give(launch)
     proxy_says(gateway)
     seen_at = gateway.seen_at
     torn = answer_text(()).partition("# pxname")[0]
@@ -149,7 +150,7 @@ def test_a_torn_answer_is_no_data_and_only_grows_older(launch):
 def test_the_same_order_is_not_given_again_at_once(launch, settings):
     settings.TIME_SCALE = 0.1
     gateway = make_gateway()
-    endpoint_open(launch=launch, weight=100, actor=make_actor())
+    give(launch)
     for _ in range(3):
         proxy_says(gateway, glm52_r1={"weight": 7})
         settle(gateway.order, state="failed")
@@ -161,7 +162,7 @@ def test_the_same_order_is_not_given_again_at_once(launch, settings):
 
 def test_a_change_of_somebody_else_is_told_in_the_trail_and_our_own_is_not(launch):
     gateway = make_gateway()
-    endpoint_open(launch=launch, weight=100, actor=make_actor())
+    give(launch)
     proxy_says(gateway)
     endpoint_set(launch=launch, weight=30, actor=make_actor())
     proxy_says(gateway, glm52_r1={"weight": 100})
@@ -177,7 +178,7 @@ def test_a_change_of_somebody_else_is_told_in_the_trail_and_our_own_is_not(launc
 
 def test_requests_and_errors_are_counted_over_restarts_of_the_proxy(launch):
     gateway = make_gateway()
-    endpoint_open(launch=launch, weight=100, actor=make_actor())
+    give(launch)
     for sessions, errors in ((10, 1), (25, 2)):
         proxy_says(gateway, glm52_r1={"sessions": sessions, "errors": errors})
     assert (endpoint(launch).requests, endpoint(launch).errors) == (25, 2)
@@ -190,7 +191,7 @@ def test_requests_and_errors_are_counted_over_restarts_of_the_proxy(launch):
 
 def test_a_launch_that_ended_leaves_the_proxy(launch):
     gateway = make_gateway()
-    endpoint_open(launch=launch, weight=100, actor=make_actor())
+    give(launch)
     proxy_says(gateway)
     text = Scrape.objects.get(key=scrape_key(gateway)).answer
     Launch.objects.update(state="stopped")
@@ -203,7 +204,7 @@ def test_a_launch_that_ended_leaves_the_proxy(launch):
 def test_units_that_were_ready_before_the_gateway_came_get_an_endpoint(launch):
     make_gateway()
     assert gateways_advance() > 0
-    assert endpoint(launch).weight == 100
+    assert endpoint(launch).weight == 0, "its gate comes first"
 
 
 def test_a_second_tick_changes_nothing(launch):
@@ -219,7 +220,7 @@ def test_a_second_tick_changes_nothing(launch):
 def test_a_pool_that_the_proxy_does_not_know_needs_a_start(launch):
     gateway = make_gateway()
     make_release(2, make_pool("glm51"))
-    endpoint_open(launch=launch, weight=100, actor=make_actor())
+    give(launch)
     proxy_says(gateway)
     assert any("started anew" in said(text) for text in gateway.differences)
     assert not Command.objects.filter(verb="stop").exists(), "it would cut what runs"
@@ -237,7 +238,7 @@ def test_units_that_are_what_was_read_back_cost_no_query_each():
     counts = []
     for number in (1, 2, 3):
         launch = make_ready(number, release)
-        endpoint_open(launch=launch, weight=100, actor=make_actor())
+        give(launch)
         proxy_says(gateway)
         for _ in range(2):
             gateways_advance()

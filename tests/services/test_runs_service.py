@@ -12,7 +12,6 @@ from fleet.models import Evidence, Hold, Member, Replica
 from fleet.rules.message import said
 from fleet.rules.refusals import Conflict, NeedsReason, Refused
 from releases.models import Endpoint, Launch, LaunchPosition, Release
-from releases.services.endpoints import endpoint_open
 from releases.services.launch_moves import launch_move
 from runbooks.models import Incident, Run, RunStep
 from runbooks.rules import incident as incident_rules
@@ -31,7 +30,7 @@ from runbooks.services.runs import (
     step_record,
 )
 from tests.factories import make_actor, make_node, make_person
-from tests.traffic import make_gateway, make_ready, make_release, proxy_says
+from tests.traffic import give, make_gateway, make_ready, make_release, proxy_says
 
 pytestmark = pytest.mark.django_db
 
@@ -48,7 +47,7 @@ def gateway():
 def hung(gateway) -> Launch:
     """A serving unit that the launch rule found to hang."""
     launch = make_ready(1, make_release())
-    endpoint_open(launch=launch, weight=100, actor=make_actor())
+    give(launch)
     proxy_says(gateway)
     Launch.objects.filter(pk=launch.pk).update(explanation="The endpoint generates nothing.")
     Replica.objects.filter(pk=launch.replica_id).update(

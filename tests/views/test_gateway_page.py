@@ -9,10 +9,11 @@ from django.utils import timezone
 from fleet.execution.models import Command, Subject
 from fleet.rules.message import say
 from releases.models import Drain, Gateway, Launch
-from releases.services.endpoints import endpoint_open, endpoint_set
+from releases.services.endpoints import endpoint_set
 from releases.services.gateways import units_follow
 from tests.factories import make_actor
 from tests.traffic import endpoint, make_gateway, make_ready, make_release, proxy_says
+from tests.traffic import give as put
 
 pytestmark = pytest.mark.django_db
 UNIT = "/replicas/glm52-r1/gen/1"
@@ -30,8 +31,8 @@ def launch(gateway) -> Launch:
 
     old, new = Release.objects.order_by("pk")
     first, second = make_ready(1, old), make_ready(2, new)
-    endpoint_open(launch=first, weight=100, actor=make_actor())
-    endpoint_open(launch=second, weight=25, actor=make_actor())
+    put(first)
+    put(second, 25)
     proxy_says(gateway, glm52_r1={"running": 3, "sessions": 200, "errors": 4})
     units_follow()
     return first
@@ -162,7 +163,7 @@ def test_more_units_cost_no_more_queries(ana, launch, django_assert_max_num_quer
         page(ana)
     for number in (3, 4):
         more = make_ready(number, launch.release)
-        endpoint_open(launch=more, weight=100, actor=make_actor())
+        put(more)
     with django_assert_max_num_queries(len(few)):
         page(ana)
 
