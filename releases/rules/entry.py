@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fleet.rules.message import say
 from releases.rules import gates
 
-# Gates of a whole pool that comes up at once would answer each other's questions late. Measured: decisions/0016.
+# Gates of a whole pool that comes up at once would answer each other's questions late. Measured: decisions/0017.
 AT_ONCE = 2
 # A run that proved nothing is asked anew so often; one that failed, or that a person cancelled, is not.
 TRIES = 3
@@ -49,12 +49,19 @@ def decide_entry(seen: EntrySeen) -> EntryMove:
     if not seen.gate or (seen.gate in _UNPROVEN and seen.tries < TRIES):
         return _begin(seen)
     if seen.gate == gates.FAILED:
-        pattern = "No traffic: its gate failed: %(why)s. Start a gate run again when that is mended, or end the unit."
-        return EntryMove(say(pattern, why=seen.gate_explanation))
-    pattern = (
-        "No traffic: its gate proved nothing: %(why)s. Start a gate run again, or end the unit."
+        return EntryMove(
+            say(
+                "No traffic: its gate failed: %(why)s. Start a gate run again when that is mended, "
+                "or end the unit.",
+                why=seen.gate_explanation,
+            )
+        )
+    return EntryMove(
+        say(
+            "No traffic: its gate proved nothing: %(why)s. Start a gate run again, or end the unit.",
+            why=seen.gate_explanation,
+        )
     )
-    return EntryMove(say(pattern, why=seen.gate_explanation))
 
 
 def _begin(seen: EntrySeen) -> EntryMove:
