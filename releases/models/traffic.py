@@ -24,9 +24,6 @@ class Gateway(models.Model):
     # {"servers": [...], "counts": [...], "shares": {...}} as fleet.readings.haproxy has them
     seen = models.JSONField(default=dict)
     seen_at = models.DateTimeField(null=True)
-    ordered_at = models.DateTimeField(
-        null=True, help_text="of the newest change of what is desired, or order of ours"
-    )
     differences = models.JSONField(default=list, help_text="sentences; empty when it agrees")
     explanation = models.TextField(blank=True)
     version = models.PositiveIntegerField(default=1)

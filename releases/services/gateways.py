@@ -226,7 +226,6 @@ def _order(gateway: Gateway, routes: tuple[rules.Route, ...]) -> str:
     if is_same and not _is_due(order):
         return _refusals(order)
     gateway.order = effects.dispatch_order(gateway, lines)
-    gateway.ordered_at = timezone.now()
     return ""
 
 
