@@ -399,7 +399,7 @@ class TestTriggers:
         reach(world, rollout, 0, "observing")
         world.errors = 10
         tick(world, rollout, 2)
-        assert (rollout.state, "error_rate" in said(rollout.fired)) == ("paused", True)
+        assert (rollout.state, "Errors of the new release" in said(rollout.fired)) == ("paused", True)
 
     def test_errors_of_the_old_release_do_not(self):
         world = make_world()
@@ -415,7 +415,7 @@ class TestTriggers:
         tick(world, rollout)
         with pytest.raises(RolloutRefused) as refusal:
             resume(rollout)
-        assert "golden" in said(refusal.value.reasons[0])
+        assert "Golden answers" in said(refusal.value.reasons[0])
 
     def test_what_was_counted_before_going_on_is_not_counted_again(self):
         world = make_world()
