@@ -79,7 +79,7 @@ def test_it_halts_nothing_before_redis_is_back_and_then_it_halts(observing, cond
     begun = time.monotonic()
     wait_until(lambda: halted(rollout), PATIENCE_S, "the halt")
     print(f"halted {time.monotonic() - begun:.1f} s after Redis answered again")
-    assert "error_rate" in rollout.fired
+    assert "Errors of the new release" in rollout.fired
 
 
 def test_a_redis_that_forgets_everything_at_that_moment_changes_nothing(
@@ -89,7 +89,7 @@ def test_a_redis_that_forgets_everything_at_that_moment_changes_nothing(
     errors_come(world)
     redis_client.flushall()
     wait_until(lambda: halted(rollout), PATIENCE_S, "the halt")
-    assert "error_rate" in rollout.fired
+    assert "Errors of the new release" in rollout.fired
 
 
 def stands_still() -> bool:

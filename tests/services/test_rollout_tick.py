@@ -399,7 +399,10 @@ class TestTriggers:
         reach(world, rollout, 0, "observing")
         world.errors = 10
         tick(world, rollout, 2)
-        assert (rollout.state, "Errors of the new release" in said(rollout.fired)) == ("paused", True)
+        assert (rollout.state, "Errors of the new release" in said(rollout.fired)) == (
+            "paused",
+            True,
+        )
 
     def test_errors_of_the_old_release_do_not(self):
         world = make_world()
