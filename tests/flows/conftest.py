@@ -1,4 +1,4 @@
-"""Fixtures of the flows: a console over two nodes, its unit, and a launch that is ready."""
+"""Fixtures of the flows: a console over the lab's nodes, its unit, and a launch that is ready."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ from tests.consoles import RunningConsole
 
 @pytest.fixture
 def bare_console(lab, run_child, redis_client, transactional_db, settings) -> RunningConsole:
-    """Two seeded nodes and the watch; no hand yet. Time runs ten times as fast."""
+    """Seeded nodes and the watch; no hand yet. Time runs ten times as fast."""
     from django.core.management import call_command
 
     settings.TIME_SCALE = 10.0
@@ -23,7 +23,7 @@ def bare_console(lab, run_child, redis_client, transactional_db, settings) -> Ru
 
 @pytest.fixture
 def console(bare_console) -> RunningConsole:
-    """Two probed nodes, two hands and the watch."""
+    """Probed nodes, two hands and the watch."""
     bare_console.start_hand()
     bare_console.start_hand()
     probe_all(bare_console)
@@ -31,7 +31,7 @@ def console(bare_console) -> RunningConsole:
 
 
 def probe_all(console: RunningConsole) -> None:
-    """Probe both nodes as Ana would and wait until they may be used."""
+    """Probe all nodes as Ana would and wait until they may be used."""
     from django.contrib.auth import get_user_model
 
     from fleet.models import Node
@@ -42,7 +42,7 @@ def probe_all(console: RunningConsole) -> None:
     probe_start(nodes=list(Node.objects.all()), actor=Actor(name="ana"), user=ana)
     console.until(
         lambda: not Node.objects.exclude(state="ready", host__reach="ok").exists(),
-        "both nodes to be ready and reachable",
+        "all nodes to be ready and reachable",
     )
 
 
