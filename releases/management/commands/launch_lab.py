@@ -15,7 +15,8 @@ from fleet.models import Node, NodeProbe, Pool, Replica
 from fleet.rules.message import said
 from fleet.services.probes import probe_start
 from fleet.services.trail import command_actor
-from releases.models import Launch
+from releases.models import Launch, Release
+from releases.rules.release import LAUNCHABLE as LAUNCHABLE_RELEASES
 from releases.selectors.releases import release_to_launch
 from releases.services.launch_effects import purpose_of
 from releases.services.launches import LAUNCHABLE, LaunchRefused, launch_create
@@ -74,7 +75,8 @@ def _units(pools: str) -> list[Replica]:
         raise CommandError(
             f"expected pools of {', '.join(sorted(known))}, found {', '.join(sorted(unknown))}"
         )
-    return list(Replica.objects.filter(pool__slug__in=wanted))
+    # A canary is its rollout's to bring up.
+    return list(Replica.objects.filter(pool__slug__in=wanted, is_canary=False))
 
 
 def _probe_nodes(units: list[Replica]) -> None:
@@ -98,7 +100,13 @@ def _answers(launch: Launch, began: datetime) -> bool:
 
 
 def _launch(replica: Replica) -> Launch:
-    release = release_to_launch(replica.pool)
+    release = _last_release(replica) or release_to_launch(replica.pool)
     if release is None:
         raise LaunchRefused([f"pool {replica.pool.slug} has no sealed release"])
     return launch_create(replica=replica, release=release, actor=ACTOR)
+
+
+def _last_release(replica: Replica) -> Release | None:
+    """Return what the unit served before the lab was switched off: a newer one is for a rollout to bring."""
+    last = replica.launches.exclude(ready_at=None).select_related("release").first()
+    return last.release if last and last.release.state in LAUNCHABLE_RELEASES else None
