@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from django.conf import settings
+from django.db.models import QuerySet, Value
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -17,9 +18,10 @@ from django.utils.translation import gettext as _
 from fleet.rules import policy
 from fleet.selectors import conductor_tick_age_s
 from fleet.selectors.brake import brake_now
-from releases.selectors.incidents import open_incidents
 from releases.selectors.rollout_page import requests_open
 from releases.views.inbox import signable
+from runbooks.models import Incident
+from runbooks.rules.incident import LIVE
 
 STALLED_S = 30.0
 
@@ -69,14 +71,21 @@ class Shell:
         user = getattr(self._request, "user", None)
         if not policy.may(user, "counts"):
             return {"approvals": 0, "incidents": 0}
-        return {
-            "approvals": len(signable(user, requests_open())),
-            "incidents": len(open_incidents()),
-        }
+        kinds = [kind for kind, _pk in _waiting()]
+        # Who may sign what is asked of the requests only when there are any.
+        approvals = signable(user, requests_open()) if "approvals" in kinds else []
+        return {"approvals": len(approvals), "incidents": kinds.count("incidents")}
 
     @cached_property
     def brake(self) -> Any:
         return brake_now()
+
+
+def _waiting() -> QuerySet[Any, tuple[str, int]]:
+    """Return the open requests and incidents as (what, key), by one query: every page asks for them."""
+    requests = requests_open().order_by().values_list(Value("approvals"), "pk")
+    incidents = Incident.objects.filter(state__in=LIVE).order_by()
+    return requests.union(incidents.values_list(Value("incidents"), "pk"), all=True)
 
 
 def shell(request: HttpRequest) -> dict[str, Shell]:
