@@ -18,7 +18,8 @@ from fleet.services.permits import permit_demand
 from fleet.services.trail import actor_of
 from fleet.services.words import GOLDEN_MAX
 from fleet.views.parts import render_page
-from releases.models import Release
+from fleet.views.proof import FOR_SIGNATURE, proof_refusal
+from releases.models import Approval, Release
 from releases.rules import release as rules
 from releases.rules.content import LAUNCHERS, PINS, content_problems
 from releases.rules.draft import (
@@ -38,7 +39,7 @@ from releases.services.releases import (
     release_seal,
     release_withdraw,
 )
-from releases.views.releases import release_or_404
+from releases.views.releases import release_answer, release_or_404
 
 CARDS_OF_A_NODE = 8
 
@@ -119,15 +120,26 @@ def ask(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_POST
 def sign(request: HttpRequest, name: str) -> HttpResponse:
-    """Take one person's signature or rejection of the release as it was shown."""
-    asked = release_seen(release_or_404(name)).request
+    """Take one person's signature or rejection of the release as it was shown.
+
+    Only a signature needs a fresh sign-in; an old one comes back on the form with what was typed.
+    """
+    row = release_or_404(name)
+    asked, decision = release_seen(row).request, request.POST.get("decision", "")
+    reason = request.POST.get("reason", "")
     if asked is None:
         raise ApprovalRefused(_("Nobody was asked to sign %(name)s.") % {"name": name})
+    # what is closed has no form on which to ask: the service says why, and signs nothing
+    is_signing = decision == Approval.Decision.APPROVED and asked.is_open
+    if is_signing and (told := proof_refusal(request, FOR_SIGNATURE)):
+        # answered, not raised: a wrong password must stay counted
+        messages.error(request, told)
+        return release_answer(request, row, status=403, typed=reason)
     approval_decide(
         approval=asked,
-        decision=request.POST.get("decision", ""),
+        decision=decision,
         facts_digest=request.POST.get("facts_digest", ""),
-        reason=request.POST.get("reason", ""),
+        reason=reason,
         actor=actor_of(request),
         user=request.user,
     )

@@ -13,6 +13,7 @@ from fleet.marks import HOLD, Mark, mark_of
 from fleet.rules.message import said
 from fleet.rules.policy import may
 from fleet.views.parts import render_page
+from fleet.views.proof import FOR_SIGNATURE, password_label
 from releases.models import Approval, Release
 from releases.rules import release as rules
 from releases.rules.content import content_problems
@@ -66,7 +67,14 @@ def release_list(request: HttpRequest) -> HttpResponse:
 @require_safe
 def release(request: HttpRequest, name: str) -> HttpResponse:
     """One release, compared with the one in service or the one that `with` names."""
-    seen = release_seen(release_or_404(name), request.GET.get("with", ""))
+    return release_answer(request, release_or_404(name))
+
+
+def release_answer(
+    request: HttpRequest, row: Release, *, status: int = 200, typed: str = ""
+) -> HttpResponse:
+    """Render the page of a release; `typed` comes back with a signature that was not taken."""
+    seen = release_seen(row, request.GET.get("with", ""))
     row, against = seen.release, seen.against
     is_draft = row.state == rules.DRAFT
     changes = content_diff(against.content, row.content) if against else []
@@ -90,6 +98,7 @@ def release(request: HttpRequest, name: str) -> HttpResponse:
         "is_sealed": row.state == rules.SEALED,
         "may_withdraw": rules.WITHDRAWN in rules.RELEASE_MOVES[row.state],
         "may_act": may(request.user, "release-draft", row.pool),
+        "typed": typed,
         **_review(request, seen),
     }
     return render_page(
@@ -97,6 +106,7 @@ def release(request: HttpRequest, name: str) -> HttpResponse:
         "releases/release.html",
         context,
         parts={"release-live": "releases/_release_live.html"},
+        status=status,
     )
 
 
@@ -132,6 +142,7 @@ def _review(request: HttpRequest, seen: ReleaseSeen) -> dict[str, Any]:
         "needed": asked.needed if asked else signatures_needed(seen.release),
         "signatures": asked.signatures.all() if asked else [],
         "sign_refusal": why_not,
+        "password_label": password_label(request, FOR_SIGNATURE),
     }
 
 

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_POST
 from fleet.rules.refusals import Refused
 from fleet.services.permits import permit_demand
 from fleet.services.trail import actor_of
-from fleet.views.proof import prove
+from fleet.views.proof import FOR_DESTRUCTION, proof_refusal
 from runbooks.models import Run
 from runbooks.rules.book import Step
 from runbooks.services.runs import run_abort, run_start, run_take, step_confirm, step_record
@@ -65,11 +65,9 @@ def step_act(request: HttpRequest, name: str, step: str) -> HttpResponse:
 
 def _confirm(request: HttpRequest, row: Run, planned: Step) -> HttpResponse:
     typed = request.POST.get("typed", "")
-    if planned.meaning.risk == "destructive" and not prove(request):
+    is_destructive = planned.meaning.risk == "destructive"
+    if is_destructive and (told := proof_refusal(request, FOR_DESTRUCTION)):
         # answered, not raised: a wrong password must stay counted
-        told = _("Your last sign-in is older than five minutes: give your password again.")
-        if request.POST.get("password"):
-            told = _("The password is wrong. After five failures the name waits 15 minutes.")
         messages.error(request, told)
         return run_answer(request, row, status=403, step=planned.id, refusal=told, typed=typed)
     given = {

@@ -13,7 +13,7 @@ from fleet.models import Pool
 from fleet.rules.message import said
 from fleet.rules.policy import may
 from fleet.views.parts import render_page
-from fleet.views.proof import is_proved
+from fleet.views.proof import FOR_DESTRUCTION, password_label
 from runbooks.models import Run
 from runbooks.rules import run as rules
 from runbooks.selectors.names import run_named
@@ -62,7 +62,7 @@ def run_answer(
         "clock": run_clock(row, book),
         "history": run_history(row),
         "evidence": [piece for phase in phases for step in phase.steps for piece in step.evidence],
-        "is_proved": is_proved(request),
+        "password_label": password_label(request, FOR_DESTRUCTION),
         **_acts(request, row),
     }
     return render_page(

@@ -25,9 +25,9 @@ from tests.factories import (
     make_replica,
 )
 from tests.traffic import make_release
+from tests.views.conftest import WORD
 
 pytestmark = pytest.mark.django_db
-WORD = "a long enough word"
 
 
 @pytest.fixture
@@ -324,20 +324,12 @@ class TestRun:
 class TestDestructiveStep:
     @pytest.fixture
     def stop(self, run) -> RunStep:
-        person = make_person("ana")
-        person.set_password(WORD)
-        person.save()
         return ask(run, "stop")
 
     @pytest.fixture
-    def stale(self, signed_in, stop):
+    def stale(self, old_sign_in):
         """Ana signed in six minutes ago."""
-        client = signed_in("ana")
-        client.get("/jump/")
-        session = client.session
-        session["started_at"] -= 360
-        session.save()
-        return client
+        return old_sign_in("ana", 360)
 
     def confirm(self, client, stop: RunStep, **fields: str):
         return post(client, f"/runs/{stop.run}/steps/stop/", act="confirm", **fields)

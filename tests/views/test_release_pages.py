@@ -10,6 +10,7 @@ from releases.services.releases import release_draft, release_review_ask, releas
 from releases.views.release_drawn import diff_lines
 from tests.contents import CONTENT, content_with
 from tests.factories import make_actor, make_node, make_person, make_pool, make_replica
+from tests.views.conftest import WORD
 
 pytestmark = pytest.mark.django_db
 NEXT = content_with("args", [["--max-model-len", "65536"]])
@@ -265,6 +266,27 @@ class TestReview:
         assert "In review" not in ana.get("/releases/").content.decode()
         assert post(ana, asked, "ask", reason="again").status_code == 302
         assert self.sign(signed_in("bo"), asked).status_code == 302
+
+    def test_an_old_sign_in_gives_the_password_again(self, old_sign_in, asked):
+        stale = old_sign_in("bo", 3660)
+        refused = self.sign(stale, asked, reason="read it all")
+        assert refused.status_code == 403
+        text = refused.content.decode()
+        assert "give your password again" in text
+        assert 'type="password"' in text
+        assert "read it all</textarea>" in text, "what was typed comes back"
+        assert f'hx-get="/releases/{asked.public_id}/"' in text, "it goes on hearing"
+        assert not Approval.objects.get().signatures.exists()
+        assert self.sign(stale, asked, password=WORD).status_code == 302
+        assert Approval.objects.get().signatures.count() == 1
+        assert 'type="password"' not in page(old_sign_in("chen", 3660), asked)
+
+    def test_an_old_sign_in_may_reject(self, old_sign_in, asked):
+        stale = old_sign_in("bo", 3660)
+        assert post(stale, asked, "sign", decision="denied", reason="no").status_code == 422
+        answer = post(stale, asked, "sign", decision="denied", reason="wrong driver")
+        assert answer.status_code == 302
+        assert Approval.objects.get().decision == "denied"
 
     def test_without_a_request_there_is_nothing_to_sign(self, signed_in, serving):
         assert post(signed_in("bo"), serving, "sign", decision="approved").status_code == 409
