@@ -84,6 +84,11 @@ def facts_moved(approval: Approval, now: dict[str, Any]) -> tuple[str, ...]:
     return tuple(sorted(name for name in names if approval.facts.get(name) != now.get(name)))
 
 
+def facts_hold(approval: Approval) -> bool:
+    """Tell whether the facts of a request are still so: only then can it be signed."""
+    return facts_digest(facts_now(approval)) == approval.facts_digest
+
+
 def pool_of(approval: Approval) -> Pool:
     """Return the pool whose approvers answer."""
     subject = approval.rollout or approval.release

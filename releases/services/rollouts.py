@@ -18,7 +18,13 @@ from releases.rules import rollout as rules
 from releases.rules.release import ROLLABLE
 from releases.rules.triggers import FIRED, WORDS
 from releases.rules.waves import AWAITING, OBSERVING, PENDING, Strategy
-from releases.services.approvals import approval_ask, approvals_withdraw, facts_digest, kind_add
+from releases.services.approvals import (
+    approval_ask,
+    approvals_withdraw,
+    facts_digest,
+    facts_hold,
+    kind_add,
+)
 from releases.services.rollout_facts import (
     guards_of,
     out_of_bounds,
@@ -36,6 +42,7 @@ SIGNATURES_AFTER_TRIGGER = 2  # source: RELIABILITY.md section 4 (Rollout)
 # Guards that a person's going on does not set aside: their cause must be cleared first.
 _STANDING = frozenset({"incidents", "unknown", "other_rollout", "brake"})
 _TOO_OLD = say("This request is older than 24 hours. Let it be asked anew.")
+_MOVED = say("The facts moved after this was asked. Let it be asked anew.")
 
 
 class RolloutRefused(Exception):
@@ -88,11 +95,11 @@ def rollout_create(
 def rollout_submit(*, rollout: Rollout, actor: Actor, user: Any) -> Rollout:
     """Ask others to sign the rollout as it stands; its units are read anew. Raises RolloutRefused.
 
-    A request that nobody answered in its time is asked anew: nobody can answer it any more.
+    A request that nobody answered in its time, or whose facts moved, is asked anew: nobody can sign it any more.
     """
     rollout = _locked(rollout)
-    if rollout.state == rules.SUBMITTED and not _is_asked(rollout):
-        rollout_move(rollout=rollout, to=rules.DRAFT, explanation=_TOO_OLD, actor=actor)
+    if rollout.state == rules.SUBMITTED and (why := _unanswerable(rollout)):
+        rollout_move(rollout=rollout, to=rules.DRAFT, explanation=why, actor=actor)
     _demand_move(rollout, rules.SUBMITTED)
     refusals = [*_release_refusals(rollout.pool, rollout.new_release), *_gateway_refusals(rollout)]
     if _waves_build(rollout):
@@ -342,10 +349,13 @@ def _standing(rollout: Rollout, wave: Wave) -> list[str]:
     return reasons
 
 
-def _is_asked(rollout: Rollout) -> bool:
-    """Tell whether the rollout's own request can still be answered."""
+def _unanswerable(rollout: Rollout) -> str:
+    """Say why the rollout's own request can no longer be signed, or nothing."""
     rows = rollout.approvals.filter(kind=Approval.Kind.ROLLOUT, decision="")
-    return rows.filter(expires_at__gt=timezone.now()).exists()
+    asked = rows.filter(expires_at__gt=timezone.now()).first()
+    if asked is None:
+        return _TOO_OLD
+    return "" if facts_hold(asked) else _MOVED
 
 
 def _locked(rollout: Rollout, to: str = "") -> Rollout:

@@ -15,7 +15,13 @@ from fleet.views.parts import render_page
 from releases.models import Approval
 from releases.selectors.incidents import OpenIncident, open_incidents
 from releases.selectors.rollout_page import requests_open, rollouts_live
-from releases.views.rollout_drawn import card_drawn, card_title, row_mark, sign_refusal
+from releases.views.rollout_drawn import (
+    GUARD_TOPICS,
+    card_drawn,
+    card_title,
+    row_mark,
+    sign_refusal,
+)
 
 
 @require_safe
@@ -27,7 +33,8 @@ def inbox(request: HttpRequest) -> HttpResponse:
     first = next((one for one in mine if one.rollout_id), None)
     context = {
         "section": "inbox",
-        "topics": ["inbox"],
+        # what the card tells moves with more than its request
+        "topics": ["inbox", first.rollout.topic, *GUARD_TOPICS] if first else ["inbox"],
         "count": len(mine),
         "card": card_drawn(request.user, first) if first else None,
         "rest": [_row(request, one) for one in mine if one is not first],

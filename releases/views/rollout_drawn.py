@@ -16,11 +16,19 @@ from releases.rules import rollout as rules
 from releases.rules.rollout import Guard
 from releases.rules.waves import AWAITING, PENDING
 from releases.selectors.rollout_page import RolloutPage, UnitRow
-from releases.services.approvals import facts_moved, parties
+from releases.services.approvals import facts_now, parties
 from releases.services.rollout_facts import guards_of, wave_facts
 from releases.services.rollout_seen import at_work
-from releases.views.rollout_plan import moved_lines, plan_card
+from releases.views.moved_facts import (
+    TRIGGER_WORDS,
+    MovedFact,
+    facts_compared,
+    trigger_names,
+)
+from releases.views.rollout_plan import NodeCommand, moved_lines, plan_card
 
+# What the guards on a page read: incidents, nodes, holds, spares, units and the brake, other rollouts.
+GUARD_TOPICS = ("incidents", "fleet", "rollouts")
 GUARD_WORDS = {
     "capacity": gettext_lazy("Serving units of the pool during the wave"),
     "spares": gettext_lazy("Usable spares after it"),
@@ -33,32 +41,6 @@ GUARD_WORDS = {
 NEEDED_WORDS = {
     "capacity": gettext_lazy("promised %(needed)s"),
     "spares": gettext_lazy("floor %(needed)s"),
-}
-TRIGGER_WORDS = {
-    "golden": gettext_lazy("Golden answers"),
-    "error_rate": gettext_lazy("Errors of the new release"),
-}
-FACT_WORDS = {
-    "unit": gettext_lazy("the unit"),
-    "units": gettext_lazy("the units"),
-    "old_release": gettext_lazy("the earlier release"),
-    "fired": gettext_lazy("what fired"),
-    "gpus": gettext_lazy("its GPUs"),
-    "nodes": gettext_lazy("its nodes"),
-    "plan_sha256": gettext_lazy("the launch plan"),
-    "capacity_after": gettext_lazy("serving units"),
-    "capacity_promised": gettext_lazy("promised units"),
-    "spares_after": gettext_lazy("spares"),
-    "spare_floor": gettext_lazy("the spare floor"),
-    "open_incidents": gettext_lazy("open incidents"),
-    "fired_triggers": gettext_lazy("fired triggers"),
-    "silent_triggers": gettext_lazy("triggers without data"),
-    "unknown_units": gettext_lazy("unknown units"),
-    "other_rollout": gettext_lazy("another rollout"),
-    "is_braked": gettext_lazy("the brake"),
-    "commands": gettext_lazy("the commands"),
-    "release_sha256": gettext_lazy("the release"),
-    "gates": gettext_lazy("gate runs of the release"),
 }
 
 
@@ -80,7 +62,7 @@ def guards_drawn(facts: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _found_words(guard: Guard, facts: dict[str, Any]) -> str:
     if guard.name == "triggers" and facts["fired_triggers"]:
-        return ", ".join(str(TRIGGER_WORDS.get(name, name)) for name in facts["fired_triggers"])
+        return ", ".join(trigger_names(facts["fired_triggers"]))
     return said(guard.found, _)
 
 
@@ -185,11 +167,14 @@ def next_wave(page: RolloutPage) -> Wave | None:
 # -- the card
 
 
-def card_drawn(
-    user: Any, approval: Approval, *, moved: tuple[str, ...] = (), typed: str = ""
-) -> dict[str, Any]:
-    """Return the card of an open request: what it touches, what proves it, and whether this person may sign."""
+def card_drawn(user: Any, approval: Approval, *, typed: str = "") -> dict[str, Any]:
+    """Return the card of an open request: what it touches, what proves it, and whether this person may sign.
+
+    Guards are those of now: a card must not look safe by what was so when it was asked. `moved` says what differs.
+    """
     facts, pool = approval.facts, approval.rollout.pool
+    now = facts_now(approval)
+    moved = facts_compared(approval, now)
     return {
         "approval": approval,
         "rollout": approval.rollout,
@@ -197,24 +182,26 @@ def card_drawn(
         "title": card_title(approval),
         "button": _BUTTONS[approval.kind] % {"n": facts.get("number", 0)},
         "steps": steps_drawn(facts),
-        "guards": guards_drawn(facts),
+        "guards": guards_drawn(now),
         "plan": plan_card(approval.rollout, facts, approval.wave and approval.wave.replica),
         "facts": facts,
         "units": facts.get("units", []),
         "fired": said(facts.get("fired", ""), _),
-        "silent": [str(TRIGGER_WORDS.get(name, name)) for name in facts["silent_triggers"]],
+        "silent": trigger_names(now["silent_triggers"]),
         "signatures": list(approval.signatures.all()),
         "left": approval.needed - len(approval.signatures.all()),
         "refusal": sign_refusal(user, approval),
-        "moved": moved_words(moved),
-        "moved_lines": moved_lines(approval) if "commands" in moved else [],
+        "moved": moved,
+        "moved_lines": _moved_lines(approval, moved, now),
+        "may_ask": policy.may(user, "rollout-act", pool, is_write=True),
         "typed": typed,
     }
 
 
-def moved_words(moved: tuple[str, ...]) -> list[str]:
-    """Return the names of facts in words."""
-    return [str(FACT_WORDS.get(name, name)) for name in moved]
+def _moved_lines(
+    approval: Approval, moved: list[MovedFact], now: dict[str, Any]
+) -> list[NodeCommand]:
+    return moved_lines(approval, now) if any(one.name == "commands" for one in moved) else []
 
 
 _BUTTONS = {
@@ -250,28 +237,38 @@ def sign_refusal(user: Any, approval: Approval) -> str:
     return ""
 
 
-def ask_drawn(page: RolloutPage) -> dict[str, Any] | None:
-    """Return the card on which a wave is asked for, with its guards as they are now; None when none is due."""
+def ask_drawn(page: RolloutPage, *, has_moved: bool = False) -> dict[str, Any] | None:
+    """Return the card on which a wave is asked for, with its guards as they are now; None when none is due.
+
+    `has_moved`: the facts of the open request moved, so that nobody can sign that one any more.
+    """
     wave = next_wave(page)
-    open_request = page.open_request
-    if wave is None or wave.is_canary or (open_request and open_request.wave_id == wave.pk):
+    if wave is None or wave.is_canary or page.rollout.strategy.get("approve") == "canary":
         return None
-    if page.rollout.strategy.get("approve") == "canary":
+    if _is_asked(page.open_request, wave, has_moved=has_moved):
         return None
     signed = next((one for one in page.approvals if one.wave_id == wave.pk), None)
     facts = wave_facts(page.rollout, wave)
     guards = guards_drawn(facts)
-    last = signed if signed and signed.kind == Approval.Kind.WAVE else None
+    is_answered = signed and signed.kind == Approval.Kind.WAVE and not signed.is_open
+    last = signed if is_answered else None
     is_void = last is not None and last.decision == Approval.Decision.APPROVED
-    moved = facts_moved(last, facts) if last and is_void else ()
+    moved = facts_compared(last, facts) if last and is_void else []
     return {
         "wave": wave,
         "last": last,
-        "moved": moved_words(moved),
-        "moved_lines": moved_lines(last) if last and "commands" in moved else [],
+        "moved": moved,
+        "moved_lines": _moved_lines(last, moved, facts) if last else [],
         "plan": plan_card(page.rollout, facts, wave.replica),
         "guards": guards,
         "steps": steps_drawn(facts),
         "is_met": all(guard["is_met"] for guard in guards),
         "is_alone": page.rollout.pool.approvals_needed == 0,
     }
+
+
+def _is_asked(request: Approval | None, wave: Wave, *, has_moved: bool) -> bool:
+    """To go on after a trigger is asked for elsewhere, also anew."""
+    if request is None or request.wave_id != wave.pk:
+        return False
+    return request.kind != Approval.Kind.WAVE or not has_moved

@@ -197,9 +197,7 @@ def sign(request: HttpRequest, name: str, pk: int) -> HttpResponse:
         )
     except FactsMoved as refusal:
         messages.error(request, str(refusal))
-        return rollout_answer(
-            request, row, status=refusal.status, moved=refusal.moved, typed=reason
-        )
+        return rollout_answer(request, row, status=refusal.status, typed=reason)
     if not done.decision:
         messages.info(request, _("Signed. Another person's signature is still needed."))
     return redirect("rollout", name)

@@ -8,7 +8,6 @@ from typing import Any
 from fleet.marks import Mark, mark_of
 from fleet.models import Replica
 from releases.models import Approval, Launch, Rollout
-from releases.services.approvals import facts_now
 from releases.services.launches import launch_preview
 from releases.views.plan import argv_lines
 from releases.views.release_drawn import DiffLine, diff_lines
@@ -58,10 +57,9 @@ def plan_card(rollout: Rollout, facts: dict[str, Any], unit: Replica | None) -> 
     )
 
 
-def moved_lines(approval: Approval) -> list[NodeCommand]:
+def moved_lines(approval: Approval, now: dict[str, Any]) -> list[NodeCommand]:
     """Return the lines that differ between what was asked for and what would run now, of each node that differs."""
-    now = facts_now(approval).get("commands") or []
-    drawn = _compared(approval.facts.get("commands") or [], now)
+    drawn = _compared(approval.facts.get("commands") or [], now.get("commands") or [])
     return [one for one in drawn if one.changed]
 
 

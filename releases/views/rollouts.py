@@ -25,6 +25,7 @@ from releases.selectors.rollout_page import (
 )
 from releases.services.rollout_seen import at_work
 from releases.views.rollout_drawn import (
+    GUARD_TOPICS,
     ask_drawn,
     card_drawn,
     head_mark,
@@ -33,8 +34,6 @@ from releases.views.rollout_drawn import (
     units_drawn,
 )
 
-# What the guards on the page read: incidents, nodes, holds, spares, units and the brake, other rollouts.
-GUARD_TOPICS = ("incidents", "fleet", "rollouts")
 _HALTS = (rules.RUNNING, rules.PAUSED, rules.ROLLBACK_FAILED)
 _CANCELS = (rules.DRAFT, rules.SUBMITTED, rules.APPROVED)
 
@@ -69,15 +68,11 @@ def rollout(request: HttpRequest, name: str) -> HttpResponse:
 
 
 def rollout_answer(
-    request: HttpRequest,
-    row: Rollout,
-    *,
-    status: int = 200,
-    moved: tuple[str, ...] = (),
-    typed: str = "",
+    request: HttpRequest, row: Rollout, *, status: int = 200, typed: str = ""
 ) -> HttpResponse:
-    """Render the page of a rollout; `moved` and `typed` come back with a signature that was not taken."""
+    """Render the page of a rollout; what was `typed` comes back with a signature that was not taken."""
     page = rollout_page(row)
+    card = _card(request, page, typed)
     units = units_drawn(page)
     working = at_work([one.wave for one in page.units])
     context = {
@@ -96,8 +91,8 @@ def rollout_answer(
             {u.wave.old_release.public_id for u in page.units if u.wave.old_release}
         ),
         **_progress(page),
-        **_cards(request, page, moved, typed),
-        **_acts(request, page),
+        **_cards(request, page, card),
+        **_acts(request, page, card),
     }
     return render_page(
         request,
@@ -119,27 +114,34 @@ def _progress(page: RolloutPage) -> dict[str, Any]:
     return {"done": sum(w.state in (PASSED, RETIRED) for w in waves), "total": len(waves)}
 
 
-def _cards(
-    request: HttpRequest, page: RolloutPage, moved: tuple[str, ...], typed: str
-) -> dict[str, Any]:
+def _card(request: HttpRequest, page: RolloutPage, typed: str) -> dict[str, Any] | None:
     asked = page.open_request
-    if asked is not None:
-        asked.rollout = page.rollout
+    if asked is None:
+        return None
+    asked.rollout = page.rollout
+    return card_drawn(request.user, asked, typed=typed)
+
+
+def _cards(request: HttpRequest, page: RolloutPage, card: dict[str, Any] | None) -> dict[str, Any]:
     may_act = may(request.user, "rollout-act", page.rollout.pool)
     return {
-        "card": card_drawn(request.user, asked, moved=moved, typed=typed) if asked else None,
-        "ask": ask_drawn(page) if may_act or asked is None else None,
+        "card": card,
+        "ask": ask_drawn(page, has_moved=_has_moved(card)) if may_act or card is None else None,
         "signed": [one for one in page.approvals if one.decision and one.decision != Approval.Decision.WITHDRAWN],
         "alone": page.rollout.pool.approvals_needed == 0,
     }  # fmt: skip
 
 
-def _acts(request: HttpRequest, page: RolloutPage) -> dict[str, Any]:
+def _has_moved(card: dict[str, Any] | None) -> bool:
+    return bool(card and card["moved"])
+
+
+def _acts(request: HttpRequest, page: RolloutPage, card: dict[str, Any] | None) -> dict[str, Any]:
     row = page.rollout
-    is_unanswered = row.state == rules.SUBMITTED and page.open_request is None
+    is_unanswerable = row.state == rules.SUBMITTED and (card is None or _has_moved(card))
     return {
         "may_act": may(request.user, "rollout-act", row.pool),
-        "can_submit": row.state == rules.DRAFT or is_unanswered,
+        "can_submit": row.state == rules.DRAFT or is_unanswerable,
         "can_start": row.state == rules.APPROVED,
         "can_pause": row.state == rules.RUNNING,
         "can_resume": row.state == rules.PAUSED,
