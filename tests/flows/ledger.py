@@ -1,18 +1,17 @@
 """A ledger of streamed requests through a gateway: each that is sent is answered whole, or must be accounted for.
 
-Clients like those of the pool's users: they ask one thing after the other, some within a session, some not.
+The clients are those of the pool's users, the openai package: they ask one thing after the other, some within a
+session, some not.
 """
 
 from __future__ import annotations
 
-import http.client
-import json
-from contextlib import closing
 from dataclasses import dataclass, field
 from threading import Event, Lock, Thread
 from typing import Any
 
-from fleet.readings.sse import parse_chat_stream
+import httpx
+from openai import OpenAI, OpenAIError
 
 CLIENTS = 2
 PAUSE_S = 0.4  # between an answer and the next question of a client
@@ -75,26 +74,30 @@ class Ledger:
         prompt = self.prompts[number % len(self.prompts)]
         is_long = number % 3 == 0
         try:
-            status, body = self._stream(_session(client, number), prompt, is_long)
-        except (OSError, http.client.HTTPException) as error:
-            return repr(error)
-        if status != 200:
-            return f"HTTP {status}: {body[:200]!r}"
-        return _what_is_missing(body, prompt["expect"], is_long)
+            text, reason = self._stream(_session(client, number), prompt, is_long)
+        except (OpenAIError, httpx.HTTPError) as error:
+            return f"{type(error).__name__}: {error}"
+        return _what_is_missing(text, reason, prompt["expect"], is_long)
 
-    def _stream(self, session: str, prompt: dict[str, Any], is_long: bool) -> tuple[int, bytes]:
-        """Ask as a user's client does; a long answer goes on behind the right text, so that drains meet it."""
-        body = {
-            "model": self.model, "messages": prompt["messages"], "temperature": 0, "stream": True,
-            "max_tokens": LONG_TOKENS if is_long else 256, "ignore_eos": is_long,
-        }  # fmt: skip
-        headers = {"content-type": "application/json"}
-        if session:
-            headers["x-session-id"] = session
-        with closing(http.client.HTTPConnection(self.address, self.port, timeout=120)) as web:
-            web.request("POST", "/v1/chat/completions", json.dumps(body), headers)
-            answer = web.getresponse()
-            return answer.status, answer.read()
+    def _stream(self, session: str, prompt: dict[str, Any], is_long: bool) -> tuple[str, str]:
+        """Ask as a user does; a long answer goes on behind the right text, so that drains meet it."""
+        # A client of its own for each request, as the many users have; and none asks twice by itself.
+        url = f"http://{self.address}:{self.port}/v1"
+        with OpenAI(base_url=url, api_key="-", max_retries=0, timeout=120) as web:
+            chunks = web.chat.completions.create(
+                model=self.model,
+                messages=prompt["messages"],
+                temperature=0,
+                stream=True,
+                max_tokens=LONG_TOKENS if is_long else 256,
+                extra_body={"ignore_eos": is_long},
+                extra_headers={"x-session-id": session} if session else {},
+            )
+            text, reason = "", ""
+            for choice in (choice for chunk in chunks for choice in chunk.choices):
+                text += choice.delta.content or ""
+                reason = choice.finish_reason or reason
+            return text, reason
 
 
 def _session(client: int, number: int) -> str:
@@ -102,14 +105,13 @@ def _session(client: int, number: int) -> str:
     return f"client-{client}-{number // TURNS}" if client else ""
 
 
-def _what_is_missing(body: bytes, expect: str, is_long: bool) -> str:
-    found = parse_chat_stream(body)
-    if found.error or found.unread or not found.is_done:
-        return f"cut: {found.error or body[-200:]!r}"
-    if found.finish_reason not in ("stop", "length"):
-        return f"ended by {found.finish_reason!r}"
-    is_right = found.text.startswith(expect) if is_long else found.text == expect
-    return "" if is_right else f"answered {found.text!r}, expected {expect!r}"
+def _what_is_missing(text: str, reason: str, expect: str, is_long: bool) -> str:
+    if not reason:
+        return f"cut after {text[-200:]!r}"
+    if reason not in ("stop", "length"):
+        return f"ended by {reason!r}"
+    is_right = text.startswith(expect) if is_long else text == expect
+    return "" if is_right else f"answered {text!r}, expected {expect!r}"
 
 
 def ledger_of(pool) -> Ledger:
