@@ -12,6 +12,7 @@ from django.views.decorators.http import require_safe
 from fleet.marks import Mark, mark_of
 from fleet.rules.message import said
 from fleet.views.parts import render_page
+from fleet.views.proof import FOR_SIGNATURE, password_label
 from releases.models import Approval
 from releases.selectors.incidents import OpenIncident, open_incidents
 from releases.selectors.rollout_page import requests_open, rollouts_live
@@ -37,6 +38,7 @@ def inbox(request: HttpRequest) -> HttpResponse:
         "topics": ["inbox", first.rollout.topic, *GUARD_TOPICS] if first else ["inbox"],
         "count": len(mine),
         "card": card_drawn(request.user, first) if first else None,
+        "password_label": password_label(request, FOR_SIGNATURE),
         "rest": [_row(request, one) for one in mine if one is not first],
         "others": [_row(request, one) for one in others],
         "incidents": incidents_drawn(),

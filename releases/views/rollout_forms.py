@@ -21,6 +21,7 @@ from fleet.rules.refusals import Conflict, NeedsReason, Refused
 from fleet.services.permits import permit_demand
 from fleet.services.trail import actor_of
 from fleet.views.parts import render_page
+from fleet.views.proof import FOR_SIGNATURE, proof_refusal
 from releases.models import Approval, Release, Rollout
 from releases.rules.waves import FIELD_WORDS, Strategy
 from releases.selectors.rollout_page import pools_to_roll, releases_to_roll
@@ -180,16 +181,24 @@ def ask(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_POST
 def sign(request: HttpRequest, name: str, pk: int) -> HttpResponse:
-    """Take one person's answer to a request. Moved facts come back on the card, marked, with what was typed."""
+    """Take one person's answer to a request. Moved facts, or an old sign-in, come back on the card with what was
+    typed. A rejection needs no fresh sign-in.
+    """
     row: Rollout = rollout_or_404(name)
     approval = Approval.objects.filter(pk=pk, rollout=row).first()
     if approval is None:
         raise Conflict(_("This request does not belong to %(name)s.") % {"name": name})
-    reason = request.POST.get("reason", "")
+    reason, decision = request.POST.get("reason", ""), request.POST.get("decision", "")
+    # what is closed has no card on which to ask: the service says why, and signs nothing
+    is_signing = decision == Approval.Decision.APPROVED and approval.is_open
+    if is_signing and (told := proof_refusal(request, FOR_SIGNATURE)):
+        # answered, not raised: a wrong password must stay counted
+        messages.error(request, told)
+        return rollout_answer(request, row, status=403, typed=reason)
     try:
         done = approval_decide(
             approval=approval,
-            decision=request.POST.get("decision", ""),
+            decision=decision,
             facts_digest=request.POST.get("facts_digest", ""),
             reason=reason,
             actor=actor_of(request),

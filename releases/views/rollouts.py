@@ -13,6 +13,7 @@ from fleet.models import Pool
 from fleet.rules.message import said
 from fleet.rules.policy import may
 from fleet.views.parts import render_page
+from fleet.views.proof import FOR_SIGNATURE, password_label
 from releases.models import Approval, Rollout
 from releases.rules import rollout as rules
 from releases.rules.waves import PASSED, RETIRED
@@ -86,6 +87,7 @@ def rollout_answer(
         "units": units,
         "current": next((unit for unit in units if unit["wave"] is working), None),
         "triggers": triggers_drawn(row),
+        "password_label": password_label(request, FOR_SIGNATURE),
         "elapsed_s": _elapsed(row),
         "old_releases": sorted(
             {u.wave.old_release.public_id for u in page.units if u.wave.old_release}

@@ -3,6 +3,7 @@
 import uuid
 
 import pytest
+from axes.models import AccessAttempt
 from django.test import Client
 from django.utils import timezone
 
@@ -14,6 +15,7 @@ from releases.selectors import incidents
 from runbooks.services.incidents import incident_open
 from tests.factories import make_actor, make_person
 from tests.rollouts import ask_wave, make_rollout, make_world, reach, running, sign, submitted
+from tests.views.conftest import WORD
 
 pytestmark = pytest.mark.django_db
 
@@ -202,6 +204,79 @@ class TestCard:
         rollout = submitted(world)
         assert rollout.state == "approved"
         assert "alone" in html(ana.get(page(rollout)))
+
+
+class TestOldSignIn:
+    """Bo signed in an hour and a minute ago."""
+
+    @pytest.fixture
+    def stale(self, old_sign_in) -> Client:
+        return old_sign_in("bo", 3660)
+
+    def decision(self, rollout: Rollout) -> str:
+        return rollout.approvals.order_by("id").last().decision
+
+    def test_it_signs_nothing_and_asks_for_the_password_on_the_card(self, stale, asked):
+        for where in (page(asked), "/inbox/"):
+            assert 'type="password"' in html(stale.get(where))
+        refused = answer_of(stale, asked, reason="looks fine to me")
+        assert refused.status_code == 403
+        assert "give your password again" in html(refused)
+        assert 'type="password"' in html(refused)
+        assert "looks fine to me</textarea>" in html(refused), "what was typed comes back"
+        assert self.decision(asked) == ""
+        assert not Approval.objects.get(decision="").signatures.exists()
+
+    def test_the_password_signs(self, stale, asked):
+        assert answer_of(stale, asked, password=WORD).status_code == 302
+        assert self.decision(asked) == "approved"
+
+    def test_given_once_it_holds_for_the_next_click(self, stale, asked):
+        refused = answer_of(stale, asked, password=WORD, facts_digest="0" * 64)
+        assert refused.status_code == 409, "of other facts"
+        assert WORD not in html(refused)
+        assert 'type="password"' not in html(stale.get(page(asked)))
+        assert answer_of(stale, asked).status_code == 302
+
+    def test_wrong_passwords_count_and_lock_out(self, stale, asked):
+        for _ in range(4):
+            refused = answer_of(stale, asked, password="wrong")
+            assert refused.status_code == 403
+            assert "The password is wrong." in html(refused)
+            assert 'value="wrong"' not in html(refused)
+        assert AccessAttempt.objects.get().failures_since_start == 4
+        assert answer_of(stale, asked, password="wrong").status_code == 429
+        assert answer_of(stale, asked, password=WORD).status_code == 429
+        assert self.decision(asked) == ""
+
+    def test_another_persons_password_is_none(self, stale, asked):
+        dan = make_person("dan", role="approver")
+        dan.set_password("another long word")
+        dan.save()
+        assert answer_of(stale, asked, password="another long word").status_code == 403
+        assert self.decision(asked) == ""
+
+    def test_rejecting_asks_for_none(self, stale, asked):
+        assert answer_of(stale, asked, "denied", reason="not tonight").status_code == 302
+        assert self.decision(asked) == "denied"
+
+    def test_younger_than_an_hour_it_signs_as_ever(self, old_sign_in, asked):
+        client = old_sign_in("bo", 3540)
+        assert 'type="password"' not in html(client.get(page(asked)))
+        assert answer_of(client, asked).status_code == 302
+
+    def test_who_may_not_sign_is_not_asked(self, old_sign_in, asked):
+        assert 'type="password"' not in html(old_sign_in("chen", 3660).get(page(asked)))
+
+    def test_what_is_answered_already_is_told_instead(self, stale, asked):
+        approval = Approval.objects.get(decision="")
+        sign(asked)
+        told = post(
+            stale, f"{page(asked)}sign/{approval.pk}/",
+            facts_digest=approval.facts_digest, decision="approved",
+        )  # fmt: skip
+        assert told.status_code == 409
+        assert "approved already" in html(told)
 
 
 class TestHalt:
