@@ -178,7 +178,7 @@ def judge_run(rows: Iterable[Row], checks: Iterable[str]) -> tuple[str, str]:
     if failed := [row for row in rows if row.verdict == FAILED]:
         first = failed[0]
         return FAILED, say(
-            "%(count)s rows failed; the first: %(check)s %(subject)s",
+            "Rows failed: %(count)s; the first: %(check)s %(subject)s",
             count=len(failed),
             check=first.check,
             subject=first.subject,
@@ -189,12 +189,12 @@ def judge_run(rows: Iterable[Row], checks: Iterable[str]) -> tuple[str, str]:
     if open_rows := [row for row in rows if row.verdict != PASSED]:
         first = open_rows[0]
         return INCONCLUSIVE, say(
-            "%(count)s rows prove nothing; the first: %(check)s %(subject)s",
+            "Rows that prove nothing: %(count)s; the first: %(check)s %(subject)s",
             count=len(open_rows),
             check=first.check,
             subject=first.subject,
         )
-    return PASSED, say("%(count)s rows passed", count=len(rows))
+    return PASSED, say("Rows passed: %(count)s", count=len(rows))
 
 
 @dataclass(frozen=True)

@@ -263,7 +263,7 @@ def decide_drain(seen: DrainSeen) -> DrainMove:
     if count == 0 and seen.running_by_engine == 0:
         return DrainMove(DRAINED, say("Nothing runs any more, by the proxy and by the engine."))
     if seen.is_over_deadline:
-        return DrainMove(CUT, say("The deadline is over: %(count)s requests are cut.", count=count))
+        return DrainMove(CUT, say("The deadline is over; requests cut: %(count)s.", count=count))
     return DrainMove(None, _still(seen))
 
 
@@ -278,7 +278,7 @@ def _draining(seen: DrainSeen, count: int) -> DrainMove:
 def _still(seen: DrainSeen) -> str:
     by_engine = "-" if seen.running_by_engine is None else round(seen.running_by_engine)
     return say(
-        "%(proxy)s requests run by the proxy, %(engine)s by the engine.",
+        "Requests that run, by the proxy: %(proxy)s, by the engine: %(engine)s.",
         proxy=seen.running_by_proxy,
         engine=by_engine,
     )

@@ -62,7 +62,7 @@ def _stalled(seen: Snapshot) -> str:
     if not golden.running or golden.progress_at is None:
         return ""
     return say(
-        "%(running)s requests are running and no token came for %(seconds)s s.",
+        "No token came for %(seconds)s s; requests that run: %(running)s.",
         running=round(golden.running),
         seconds=round(_age(seen, golden.progress_at)),
     )

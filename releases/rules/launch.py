@@ -179,7 +179,7 @@ def _starting(seen: Snapshot) -> Move:
     missing = [p.node for p in seen.positions if p.start != "succeeded" or p.subject == "new"]
     if not missing:
         return Move(
-            LOADING, say("All %(count)s nodes started; loading.", count=len(seen.positions))
+            LOADING, say("Every node started (%(count)s); loading.", count=len(seen.positions))
         )
     if seen.start_deadline_at and seen.now > seen.start_deadline_at:
         cause = say(
@@ -244,7 +244,7 @@ def _wrong_world(seen: Snapshot) -> str:
     for place in seen.positions:
         if place.world_size is not None and place.world_size != seen.world_size:
             return say(
-                "%(node)s joined a world of %(found)s ranks, the plan has %(planned)s.",
+                "%(node)s joined a world of size %(found)s, in the plan: %(planned)s.",
                 node=place.node,
                 found=place.world_size,
                 planned=seen.world_size,

@@ -122,7 +122,7 @@ def _judge_gpus(content: dict[str, Any], answer: Answer) -> list[str]:
         return []
     return [
         say(
-            "GPUs: %(found)s answer, the shape needs %(wanted)s (%(text)s).",
+            "GPUs that answer: %(found)s, the shape needs %(wanted)s (%(text)s).",
             found=found,
             wanted=wanted,
             text=_short(answer.text if answer.rc else ""),

@@ -71,7 +71,9 @@ def judge_golden(readings: tuple[GoldenReading, ...], limits: Limits) -> Trigger
         return Trigger(
             GOLDEN, NO_DATA, say("not asked: %(units)s", units=", ".join(silent) or "-"), limit
         )
-    return Trigger(GOLDEN, QUIET, say("%(count)s units answer right", count=len(readings)), limit)
+    return Trigger(
+        GOLDEN, QUIET, say("Units that answer right: %(count)s", count=len(readings)), limit
+    )
 
 
 def judge_errors(reading: ErrorReading | None, limits: Limits) -> Trigger:
@@ -81,7 +83,7 @@ def judge_errors(reading: ErrorReading | None, limits: Limits) -> Trigger:
         return Trigger(ERROR_RATE, NO_DATA, UNREAD, limit)
     percent = 100.0 * reading.errors / reading.requests if reading.requests else 0.0
     found = say(
-        "%(percent)s %% of %(requests)s requests",
+        "%(percent)s %%, requests: %(requests)s",
         percent=f"{percent:.2g}",
         requests=reading.requests,
     )

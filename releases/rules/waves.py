@@ -289,7 +289,7 @@ def _observe(wave: WaveSeen) -> WaveMove:
     left_s = wave.strategy.observe_s - (wave.now - since) / timedelta(seconds=1)
     if left_s > 0:
         text = say(
-            "Observing at %(weight)s %%: %(requests)s requests so far.",
+            "Observing at %(weight)s %%; requests so far: %(requests)s.",
             weight=wave.seen.weight,
             requests="-" if wave.requests is None else wave.requests,
         )
@@ -300,7 +300,7 @@ def _observe(wave: WaveSeen) -> WaveMove:
         return WaveMove(OBSERVING, say("Observing on: no data of %(names)s.", names=names))
     if wave.requests is None or wave.requests < wave.strategy.min_requests:
         text = say(
-            "Inconclusive: %(found)s requests in the window, %(needed)s are needed.",
+            "Inconclusive. Requests in the window: %(found)s, needed: %(needed)s.",
             found="-" if wave.requests is None else wave.requests,
             needed=wave.strategy.min_requests,
         )

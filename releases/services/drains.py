@@ -226,7 +226,7 @@ def drain_cut(*, launch: Launch, actor: Actor, reason: str) -> Drain | None:
     if count is None:
         why = say("Cut by a person; how many requests still ran is not known.")
     else:
-        why = say("Cut by a person: %(count)s requests still ran.", count=count)
+        why = say("Cut by a person; requests that still ran: %(count)s.", count=count)
     _end(drain, rules.CUT, why, actor, cut=count, reason=reason)
     return drain
 

@@ -273,7 +273,7 @@ def _shape_refusals(release: Release, members: list[Member]) -> list[str]:
         return []
     return [
         say(
-            "The release needs %(wanted)s nodes, the unit has %(found)s.",
+            "Nodes that the release needs: %(wanted)s, of the unit: %(found)s.",
             wanted=wanted,
             found=len(members),
         )

@@ -21,8 +21,8 @@ COUNTED = frozenset({"ready", "serving"})
 _OUT = frozenset({"failed", "lost", "hung"})
 _UNKNOWN = frozenset({"unseen", "held"})
 _SENTENCES = {
-    "capacity": say("%(found)s units would be left, %(needed)s are promised."),
-    "spares": say("%(found)s spares would be left, the floor is %(needed)s."),
+    "capacity": say("Serving units left: %(found)s, promised: %(needed)s."),
+    "spares": say("Usable spares left: %(found)s, floor: %(needed)s."),
     "incidents": say("Open in this pool: %(found)s."),
     "triggers": say("Triggers have fired: %(found)s."),
     "unknown": say("Not known: %(found)s."),

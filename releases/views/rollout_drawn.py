@@ -86,12 +86,14 @@ def steps_drawn(facts: dict[str, Any]) -> list[str]:
         "requests": facts["min_requests"],
     }
     second = (
-        _("Stop all %(gpus)s ranks, start %(release)s, golden warm-up, then the gate")
+        _("Stop every rank (%(gpus)s), start %(release)s, golden warm-up, then the gate")
         if facts["old_release"]
         else _("Start %(release)s on %(gpus)s GPU, golden warm-up, then the gate")
     )
     third = (
-        _("Weight %(weights)s %%, each observed for %(window)s and %(requests)s requests at least")
+        _(
+            "Weight %(weights)s %%, each observed for %(window)s at least; requests needed: %(requests)s"
+        )
         if facts["min_requests"]
         else _("Weight %(weights)s %%, each observed for %(window)s")
     )

@@ -218,8 +218,8 @@ def _cordon_poll(work: Work) -> Outcome | None:
         return failed(say("No node of the name %(name)s is known.", name=names))
     free = [node.name for node in nodes if not _held(node, work)]
     if free:
-        return failed(say("%(nodes)s shows no hold of this run.", nodes=", ".join(free)))
-    return passed(say("%(nodes)s is cordoned.", nodes=", ".join(node.name for node in nodes)))
+        return failed(say("No hold of this run on: %(nodes)s.", nodes=", ".join(free)))
+    return passed(say("Cordoned: %(nodes)s.", nodes=", ".join(node.name for node in nodes)))
 
 
 def _mitigate_begin(work: Work) -> None:

@@ -50,7 +50,7 @@ def _alive_poll(work: Work) -> Outcome | None:
         if place.subject is None or place.subject.state != states.SUBJECT_LIVE
     ]
     if gone:
-        return failed(say("The process on %(nodes)s is gone.", nodes=", ".join(gone)))
+        return failed(say("The process is gone on: %(nodes)s.", nodes=", ".join(gone)))
     return passed(say("Every node still holds its process."))
 
 

@@ -68,7 +68,7 @@ def _unproven(run: GateRun) -> None:
         run,
         "inconclusive",
         say(
-            "%(count)s rows prove nothing; the first: %(check)s %(subject)s",
+            "Rows that prove nothing: %(count)s; the first: %(check)s %(subject)s",
             count=2,
             check="golden",
             subject="en-echo",
@@ -112,7 +112,7 @@ def _failed(run: GateRun) -> None:
         run,
         "failed",
         say(
-            "%(count)s rows failed; the first: %(check)s %(subject)s",
+            "Rows failed: %(count)s; the first: %(check)s %(subject)s",
             count=9,
             check="golden",
             subject="en-echo",

@@ -55,14 +55,14 @@ def _drain(endpoint: Endpoint) -> None:
         launch=endpoint.launch, purpose="scene/1", reason="new fans in gpu011",
         deadline_at=timezone.now() + timedelta(minutes=7),
         explanation=say(
-            "%(proxy)s requests run by the proxy, %(engine)s by the engine.", proxy=9, engine=9
+            "Requests that run, by the proxy: %(proxy)s, by the engine: %(engine)s.", proxy=9, engine=9
         ),
     )  # fmt: skip
     other = Endpoint.objects.get(launch__replica__name="dsv4-r5")
     Drain.objects.create(
         launch=other.launch, purpose="scene/2", reason="kernel update", state="cut", cut=2,
         deadline_at=timezone.now() - timedelta(hours=3), ended_at=timezone.now() - timedelta(hours=3),
-        explanation=say("The deadline is over: %(count)s requests are cut.", count=2),
+        explanation=say("The deadline is over; requests cut: %(count)s.", count=2),
     )  # fmt: skip
 
 

@@ -21,13 +21,13 @@ QUIET = [
     {
         "name": "golden",
         "state": "quiet",
-        "found": say("%(count)s units answer right", count=3),
+        "found": say("Units that answer right: %(count)s", count=3),
         "limit": say("%(count)s misses in a row", count=2),
     },
     {
         "name": "error_rate",
         "state": "quiet",
-        "found": say("%(percent)s %% of %(requests)s requests", percent="0.024", requests=4118),
+        "found": say("%(percent)s %%, requests: %(requests)s", percent="0.024", requests=4118),
         "limit": "1 %",
     },
 ]
@@ -132,7 +132,7 @@ def _wave(
         "passed": say("%(unit)s passed.", unit=unit.name),
         "awaiting_approval": say("Waits for approval."),
         "observing": say(
-            "Observing at %(weight)s %%: %(requests)s requests so far.", weight=10, requests=61
+            "Observing at %(weight)s %%; requests so far: %(requests)s.", weight=10, requests=61
         ),
     }
     explanation = sentences.get(state, "")

@@ -208,7 +208,7 @@ def ready(golden: rules.GoldenSeen, **facts) -> rules.Snapshot:
 def test_a_unit_that_answers_health_and_generates_nothing_is_taken_down():
     move = rules.decide(ready(hang(running=9, progress_at=NOW - timedelta(seconds=70))))
     assert move.to == "freezing"
-    assert "no token came for 70 s" in said(move.cause)
+    assert "No token came for 70 s" in said(move.cause)
 
 
 @pytest.mark.parametrize(
@@ -324,10 +324,12 @@ def test_the_brake_holds_a_new_hang_and_leaves_an_old_one():
 
 def test_a_wanted_stop_waits_until_the_unit_is_out_of_traffic():
     well = rules.GoldenSeen(tried_at=NOW, ok_at=NOW)
-    asked = rules.TrafficSeen("maintenance", "3 requests run by the proxy, 3 by the engine.")
+    asked = rules.TrafficSeen(
+        "maintenance", "Requests that run, by the proxy: 3, by the engine: 3."
+    )
     waiting = rules.decide(ready(well, traffic=asked))
     assert waiting.to is None
-    assert "out of traffic. 3 requests run by the proxy" in said(waiting.explanation)
+    assert "out of traffic. Requests that run, by the proxy: 3" in said(waiting.explanation)
     out = rules.decide(ready(well, traffic=replace(asked, is_out=True), is_braked=True))
     assert (out.to, out.cause, out.is_judged) == ("stopping", "", False)
     assert "maintenance" in said(out.explanation)

@@ -75,7 +75,7 @@ def test_it_closes_and_is_drained_only_by_two_fresh_zeros(gateway, launch):
     assert advanced(drain).state == "draining", "not read back yet"
     proxy_says(gateway, glm52_r1={"running": 2})
     assert advanced(drain).state == "draining"
-    assert "2 requests run by the proxy" in said(drain.explanation)
+    assert "by the proxy: 2" in said(drain.explanation)
     proxy_says(gateway)
     assert advanced(drain).state == "draining", "the engine was not read since"
     engine_says(launch, running=0)
@@ -99,7 +99,7 @@ def test_what_still_runs_at_the_deadline_is_cut_and_counted(gateway, launch):
     proxy_says(gateway, glm52_r1={"running": 3})
     assert advanced(drain).state == "cut"
     assert drain.cut == 3
-    assert "3 requests are cut" in said(drain.explanation)
+    assert "requests cut: 3" in said(drain.explanation)
 
 
 def test_an_old_read_back_proves_nothing(gateway, launch):

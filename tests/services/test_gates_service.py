@@ -144,7 +144,7 @@ def test_rows_come_as_the_answers_do_and_the_run_passes_with_the_last(launch):
     settle("/stream/zh-arithmetic", streamed("4", "2"))
     gates_advance()
     run = fresh(run)
-    assert (run.state, said(run.explanation)) == ("passed", "20 rows passed")
+    assert (run.state, said(run.explanation)) == ("passed", "Rows passed: 20")
     assert run.ended_at
     assert verdicts(run, "transport") == {f"r{n}": "passed" for n in range(16)}
     kept = Evidence.objects.filter(object_kind="gate", object_id=run.public_id)

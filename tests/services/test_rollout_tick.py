@@ -158,7 +158,7 @@ class TestToItsEnd:
         world.pool.save()
         tick(world, rollout, 40)
         assert states(rollout)[1] in ("pending", "awaiting_approval")
-        assert "2 units would be left, 3 are promised" in why(rollout)
+        assert "Serving units left: 2, promised: 3" in why(rollout)
 
     def test_a_unit_that_could_not_come_up_again_is_not_taken_out_of_service(self):
         world = make_world(units=3)

@@ -214,15 +214,15 @@ class TestGuards:
 
     def test_capacity(self, world, rollout):
         world.end(world.live("glm52-r3"), "stopped")
-        assert "1 units would be left, 2 are promised." in self.unmet(rollout)
+        assert "Serving units left: 1, promised: 2." in self.unmet(rollout)
 
     def test_a_canary_is_no_capacity(self, world, rollout):
         Replica.objects.filter(name="glm52-r3").update(is_canary=True)
-        assert "1 units would be left, 2 are promised." in self.unmet(rollout)
+        assert "Serving units left: 1, promised: 2." in self.unmet(rollout)
 
     def test_spares(self, rollout):
         Host.objects.filter(name="h100-041").update(reach=Host.Reach.UNREACHABLE)
-        assert "0 spares would be left, the floor is 1." in self.unmet(rollout, 0)
+        assert "Usable spares left: 0, floor: 1." in self.unmet(rollout, 0)
         assert self.unmet(rollout, 1) == "", "a wave on the pool's own nodes takes none"
 
     def test_a_broken_unit(self, world, rollout):

@@ -111,7 +111,7 @@ def test_a_hostile_answer_is_only_text(ana, run):
 @pytest.mark.parametrize(
     ("state", "why"),
     [
-        ("inconclusive", say("%(count)s rows prove nothing; the first: %(check)s %(subject)s",
+        ("inconclusive", say("Rows that prove nothing: %(count)s; the first: %(check)s %(subject)s",
                              count=1, check="golden", subject="en-echo")),
         ("expired", say("%(got)s of %(all)s results came before its deadline", got=3, all=20)),
         ("cancelled", say("%(launch)s is not ready any more: nothing was proven", launch="LN-1")),
@@ -198,7 +198,7 @@ def test_cancelling_needs_a_reason_and_the_page_as_it_is(ana, run):
 )
 def test_the_list_filters_and_counts_its_rows(ana, run, kind, shown):
     add(run, "golden", "en-echo", "failed")
-    end(run, "failed", say("%(count)s rows passed", count=1))
+    end(run, "failed", say("Rows passed: %(count)s", count=1))
     page = ana.get(f"/gates/?kind={kind}")
     assert [row["run"].failed for row in page.context["runs"]] == [1] * shown
     assert (f"/gates/{run.public_id}/" in page.content.decode()) == bool(shown)
