@@ -21,7 +21,7 @@ from fleet.rules.refusals import Conflict, NeedsReason, Refused
 from fleet.services.permits import permit_demand
 from fleet.services.trail import actor_of
 from fleet.views.parts import render_page
-from fleet.views.proof import FOR_SIGNATURE, proof_refusal
+from fleet.views.proof import FOR_DESTRUCTION, FOR_SIGNATURE, proof_refusal
 from releases.models import Approval, Release, Rollout
 from releases.rules.waves import FIELD_WORDS, Strategy
 from releases.selectors.rollout_page import pools_to_roll, releases_to_roll
@@ -148,7 +148,9 @@ def act(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_POST
 def halt(request: HttpRequest, name: str) -> HttpResponse:
-    """Pause, cancel what has not begun, or stop and roll back, for which the rollout's id must be typed."""
+    """Pause, cancel what has not begun, or stop and roll back, for which the rollout's id must be typed and the
+    sign-in fresh.
+    """
     row, what, reason = rollout_or_404(name), request.POST.get("act", ""), _reason(request)
     who: dict[str, Any] = {"actor": actor_of(request), "reason": reason}
     with refusals_said():
@@ -159,6 +161,10 @@ def halt(request: HttpRequest, name: str) -> HttpResponse:
         elif what == "rollback":
             if request.POST.get("confirm", "").strip() != name:
                 raise Refused(_("Type %(name)s exactly to stop and roll back.") % {"name": name})
+            if told := proof_refusal(request, FOR_DESTRUCTION):
+                # answered, not raised: a wrong password must stay counted
+                messages.error(request, told)
+                return rollout_answer(request, row, status=403, back_reason=reason)
             services.rollout_rollback(rollout=row, user=request.user, **who)
         else:
             raise Refused(_("Nothing is called %(act)s here.") % {"act": what[:20]})

@@ -13,7 +13,7 @@ from fleet.models import Pool
 from fleet.rules.message import said
 from fleet.rules.policy import may
 from fleet.views.parts import render_page
-from fleet.views.proof import FOR_SIGNATURE, password_label
+from fleet.views.proof import FOR_DESTRUCTION, FOR_SIGNATURE, password_label
 from releases.models import Approval, Rollout
 from releases.rules import rollout as rules
 from releases.rules.waves import PASSED, RETIRED
@@ -69,9 +69,11 @@ def rollout(request: HttpRequest, name: str) -> HttpResponse:
 
 
 def rollout_answer(
-    request: HttpRequest, row: Rollout, *, status: int = 200, typed: str = ""
+    request: HttpRequest, row: Rollout, *, status: int = 200, typed: str = "", back_reason: str = ""
 ) -> HttpResponse:
-    """Render the page of a rollout; what was `typed` comes back with a signature that was not taken."""
+    """Render the page of a rollout; what was `typed` comes back with a signature that was not taken, and
+    `back_reason` with a rollback.
+    """
     page = rollout_page(row)
     card = _card(request, page, typed)
     units = units_drawn(page)
@@ -88,6 +90,8 @@ def rollout_answer(
         "current": next((unit for unit in units if unit["wave"] is working), None),
         "triggers": triggers_drawn(row),
         "password_label": password_label(request, FOR_SIGNATURE),
+        "back_password_label": password_label(request, FOR_DESTRUCTION),
+        "back_reason": back_reason,
         "elapsed_s": _elapsed(row),
         "old_releases": sorted(
             {u.wave.old_release.public_id for u in page.units if u.wave.old_release}

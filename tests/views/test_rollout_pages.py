@@ -218,11 +218,11 @@ class TestOldSignIn:
 
     def test_it_signs_nothing_and_asks_for_the_password_on_the_card(self, stale, asked):
         for where in (page(asked), "/inbox/"):
-            assert 'type="password"' in html(stale.get(where))
+            assert 'id="password-sign"' in html(stale.get(where))
         refused = answer_of(stale, asked, reason="looks fine to me")
         assert refused.status_code == 403
         assert "give your password again" in html(refused)
-        assert 'type="password"' in html(refused)
+        assert 'id="password-sign"' in html(refused)
         assert "looks fine to me</textarea>" in html(refused), "what was typed comes back"
         assert self.decision(asked) == ""
         assert not Approval.objects.get(decision="").signatures.exists()
@@ -235,7 +235,7 @@ class TestOldSignIn:
         refused = answer_of(stale, asked, password=WORD, facts_digest="0" * 64)
         assert refused.status_code == 409, "of other facts"
         assert WORD not in html(refused)
-        assert 'type="password"' not in html(stale.get(page(asked)))
+        assert 'id="password-sign"' not in html(stale.get(page(asked)))
         assert answer_of(stale, asked).status_code == 302
 
     def test_wrong_passwords_count_and_lock_out(self, stale, asked):
@@ -262,11 +262,11 @@ class TestOldSignIn:
 
     def test_younger_than_an_hour_it_signs_as_ever(self, old_sign_in, asked):
         client = old_sign_in("bo", 3540)
-        assert 'type="password"' not in html(client.get(page(asked)))
+        assert 'id="password-sign"' not in html(client.get(page(asked)))
         assert answer_of(client, asked).status_code == 302
 
     def test_who_may_not_sign_is_not_asked(self, old_sign_in, asked):
-        assert 'type="password"' not in html(old_sign_in("chen", 3660).get(page(asked)))
+        assert 'id="password-sign"' not in html(old_sign_in("chen", 3660).get(page(asked)))
 
     def test_what_is_answered_already_is_told_instead(self, stale, asked):
         approval = Approval.objects.get(decision="")
@@ -288,6 +288,24 @@ class TestHalt:
         asked.refresh_from_db()
         assert asked.state == "rolling_back"
         assert Approval.objects.get(kind="wave").decision == "withdrawn"
+
+    def test_rolling_back_after_six_minutes_needs_the_password_too(self, old_sign_in, asked):
+        stale, typed = old_sign_in("ana", 360), {"reason": "worse", "confirm": asked.public_id}
+        halt = f"{page(asked)}halt/"
+        assert 'id="password-back-rail"' in html(stale.get(page(asked)))
+        refused = post(stale, halt, act="rollback", **typed)
+        assert refused.status_code == 403
+        assert "worse</textarea>" in html(refused), "what was typed comes back"
+        assert f'value="{asked.public_id}"' in html(refused)
+        asked.refresh_from_db()
+        assert asked.state == "running"
+        assert post(stale, halt, act="rollback", password=WORD, **typed).status_code == 302
+        asked.refresh_from_db()
+        assert asked.state == "rolling_back"
+
+    def test_a_pause_never_waits_for_a_password(self, old_sign_in, asked):
+        done = post(old_sign_in("ana", 360), f"{page(asked)}halt/", act="pause", reason="look")
+        assert done.status_code == 302
 
     def test_a_viewer_sees_why_not(self, signed_in, asked):
         shown = html(signed_in("chen").get(page(asked)))
