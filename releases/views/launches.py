@@ -17,6 +17,7 @@ from fleet.rules.policy import may
 from fleet.rules.refusals import Conflict, Refused
 from fleet.services.trail import actor_of
 from fleet.views.parts import render_page
+from fleet.views.proof import FOR_DESTRUCTION, password_label, proof_refusal
 from releases.marks import launch_mark
 from releases.models import Launch, Release
 from releases.rules import launch as rules
@@ -98,14 +99,19 @@ def _chosen(releases: list[Release], wanted: str) -> Release | None:
 @require_safe
 def launch(request: HttpRequest, name: str, generation: int) -> HttpResponse:
     """One launch: phases by ranks, time to ready, last lines, proofs, evidence, and what a lost rank does."""
-    found = _launch(name, generation)
+    return _answer(request, _launch(name, generation))
+
+
+def _answer(
+    request: HttpRequest, found: Launch, *, status: int = 200, end_reason: str = ""
+) -> HttpResponse:
     seen, now = launch_page(found), timezone.now()
     proofs, history = launch_proofs(seen), row_history(found)
     explanation, cause = said(found.explanation, _), said(found.cause, _)
     spent = {row: span.seconds(now) for row, span in seen.spans().items()}
     context = {
         "section": "replicas",
-        "topics": [found.topic, f"replica-{name}"],
+        "topics": [found.topic, f"replica-{found.replica.name}"],
         "launch": found,
         "replica": found.replica,
         "seen": seen,
@@ -124,9 +130,11 @@ def launch(request: HttpRequest, name: str, generation: int) -> HttpResponse:
         "is_ending": found.state in {rules.FREEZING, rules.STOPPING},
         "is_going_down": bool(found.cause) or found.state in {rules.FREEZING, rules.STOPPING},
         "ends": launch_ends(seen),
-        "next_generation": generation + 1,
+        "next_generation": found.generation + 1,
         "may_stop": may(request.user, "launch-stop", found.replica.pool),
         "ending": ending_drawn(found),
+        "password_label": password_label(request, FOR_DESTRUCTION),
+        "end_reason": end_reason,
         **launch_gates(request, found),
     }
     return render_page(
@@ -134,6 +142,7 @@ def launch(request: HttpRequest, name: str, generation: int) -> HttpResponse:
         "releases/launch.html",
         context,
         parts={"launch-live": "releases/_launch_live.html"},
+        status=status,
     )
 
 
@@ -157,7 +166,7 @@ def _phases(
 
 @require_POST
 def launch_end(request: HttpRequest, name: str, generation: int) -> HttpResponse:
-    """End every rank of the unit; the unit's name must be typed and a reason given.
+    """End every rank of the unit; the unit's name must be typed, a reason given and the sign-in fresh.
 
     A unit behind the gateway is drained first; asked with `now`, what still runs is cut.
     """
@@ -167,6 +176,11 @@ def launch_end(request: HttpRequest, name: str, generation: int) -> HttpResponse
     reason = request.POST.get("reason", "").strip()
     if len(reason) < REASON_MIN:
         raise Refused(_("Ending a unit needs a reason. Write why, then send again."))
+    is_live = found.state not in rules.ENDED
+    if is_live and (told := proof_refusal(request, FOR_DESTRUCTION)):
+        # answered, not raised: a wrong password must stay counted
+        messages.error(request, told)
+        return _answer(request, found, status=403, end_reason=reason)
     is_now = request.POST.get("now") == "1"
     ending = launch_stop(launch=found, reason=reason, actor=actor_of(request), is_now=is_now)
     if ending.state == rules.READY:

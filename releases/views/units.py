@@ -16,6 +16,7 @@ from fleet.models import Member, Replica
 from fleet.rules.message import said
 from fleet.rules.policy import may
 from fleet.views.parts import render_page
+from fleet.views.proof import FOR_DESTRUCTION, password_label
 from releases.marks import launch_mark
 from releases.rules import launch as rules
 from releases.selectors.unit_page import (
@@ -56,6 +57,7 @@ def replica(request: HttpRequest, name: str) -> HttpResponse:
         "may_launch": may(request.user, "launch-create", unit.pool),
         "may_stop": may(request.user, "launch-stop", unit.pool),
         "ending": ending_drawn(live) if live else None,
+        "password_label": password_label(request, FOR_DESTRUCTION),
         "refused_because": _why_not(unit),
         **launch_gates(request, live),
         "is_ending": live is not None and live.state in {rules.FREEZING, rules.STOPPING},

@@ -9,6 +9,7 @@ from releases.models import Launch, LaunchPhase, LaunchPosition, Release
 from releases.services.launches import launch_create
 from tests.browser.scene import CONTENT
 from tests.factories import make_actor, make_hold, make_node, make_pool, make_replica
+from tests.views.conftest import WORD
 
 pytestmark = pytest.mark.django_db
 
@@ -177,6 +178,25 @@ def test_ending_needs_the_typed_name_and_a_reason(ana, launch):
     told = [str(message) for message in again.context["messages"]]
     assert "Generation 1 of glm52-r1 was over already; nothing was ended." in told
     assert TrailEntry.objects.filter(verb="launch.stopped").count() == 1
+
+
+def test_ending_after_six_minutes_needs_the_password_too(old_sign_in, launch):
+    stale, address = old_sign_in("ana", 360), "/replicas/glm52-r1/gen/1/stop/"
+    for where in ("/replicas/glm52-r1/", "/replicas/glm52-r1/gen/1/launch/"):
+        assert 'id="password-end"' in stale.get(where).content.decode()
+    typed = {"confirm": "glm52-r1", "reason": "it is too warm"}
+    refused = post(stale, address, **typed)
+    page = refused.content.decode()
+    assert refused.status_code == 403
+    assert "it is too warm</textarea>" in page, "what was typed comes back"
+    assert 'value="glm52-r1"' in page
+    assert 'hx-get="/replicas/glm52-r1/gen/1/launch/"' in page, "it goes on hearing"
+    launch.refresh_from_db()
+    assert launch.state == "created"
+    assert post(stale, address, password=WORD, **typed).status_code == 302
+    launch.refresh_from_db()
+    assert launch.state == "stopped"
+    assert 'id="password-end"' not in stale.get("/replicas/glm52-r1/").content.decode()
 
 
 def test_the_unit_page_offers_one_action_that_fits_its_state(ana, unit, release):
