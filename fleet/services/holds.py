@@ -30,6 +30,11 @@ def owner_of(actor: Actor) -> str:
     return actor.name[5:] if actor.name.startswith("rule:") else f"user:{actor.name}"
 
 
+def owner_word(owner: str) -> str:
+    """Return an owner as sentences name it: a person by name, a rule by its own."""
+    return owner.removeprefix("user:")
+
+
 @transaction.atomic
 def hold_add(
     *,

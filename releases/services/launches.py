@@ -11,6 +11,7 @@ from fleet.execution.faults import fault_point
 from fleet.execution.models import Host
 from fleet.models import Member, Node, Replica
 from fleet.rules.message import say
+from fleet.services.holds import owner_word
 from fleet.services.replicas import members_reserve, replica_move
 from fleet.services.trail import Actor, trail_add
 from releases.launchers.choice import plan_render
@@ -198,7 +199,7 @@ def node_refusals(node: Node) -> list[str]:
             say(
                 "%(node)s is held by %(owner)s: %(reason)s",
                 node=node.name,
-                owner=hold.owner,
+                owner=owner_word(hold.owner),
                 reason=hold.reason,
             )
         )

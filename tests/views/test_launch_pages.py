@@ -83,7 +83,7 @@ def test_a_plan_that_changed_since_is_refused_and_nothing_is_made(ana, unit, rel
 def test_the_button_says_why_it_is_not_offered(ana, unit):
     make_hold(unit.members.get(position=1).node, reason="new fans")
     page = ana.get("/replicas/glm52-r1/launch/").content.decode()
-    assert "h100-002 is held by user:ana: new fans" in page
+    assert "h100-002 is held by ana: new fans" in page
     assert "The reasons are listed above" in page
 
 
