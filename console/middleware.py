@@ -20,11 +20,12 @@ from django.utils.translation import gettext as _
 
 from console.refusal_pages import refusal_page
 from fleet.rules import policy
-from fleet.rules.message import say
+from fleet.rules.message import said, say
 from fleet.rules.refusals import NotAllowed, Refused, Unreadable
 from fleet.selectors.scope import name_in, scope_object, scope_pool
 from fleet.services.answers import answer_once, key_read
 from fleet.services.limits import starts_demand
+from fleet.services.permits import roles_say
 from fleet.services.trail import actor_of, trail_add
 from fleet.services.versions import version_check
 from fleet.services.words import fields_demand
@@ -182,7 +183,7 @@ def _to_login(request: HttpRequest, is_write: bool) -> HttpResponse:
 def _deny(
     request: HttpRequest, name: str, entry: policy.Entry, kwargs: dict[str, Any], is_write: bool
 ) -> HttpResponse:
-    roles = ", ".join(policy.needs_words(name, is_write=is_write)) or "-"
+    roles = roles_say(policy.needs_words(name, is_write=is_write))
     if is_write:
         with transaction.atomic():
             trail_add(
@@ -194,7 +195,7 @@ def _deny(
                 outcome="refused",
             )
     return refusal_page(
-        request, NotAllowed(_("This needs one of the roles %(roles)s.") % {"roles": roles})
+        request, NotAllowed(_("This needs one of the roles %(roles)s.") % {"roles": said(roles, _)})
     )
 
 

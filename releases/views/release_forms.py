@@ -39,6 +39,7 @@ from releases.services.releases import (
     release_seal,
     release_withdraw,
 )
+from releases.views.field_words import FIELD_WORDS
 from releases.views.releases import release_answer, release_or_404
 
 CARDS_OF_A_NODE = 8
@@ -187,4 +188,9 @@ def _form(
 
 
 def _field(where: str, fields: dict[str, str], blamed: dict[str, str]) -> dict[str, Any]:
-    return {"name": where, "value": fields.get(where, ""), "expected": blamed.get(where, "")}
+    return {
+        "name": where,
+        "word": FIELD_WORDS[where],
+        "value": fields.get(where, ""),
+        "expected": blamed.get(where, ""),
+    }

@@ -44,7 +44,7 @@ def _hangs() -> int:
         opened += _open_or_log(
             launch,
             HANG,
-            say("%(unit)s hangs.", unit=replica.name),
+            say("%(unit)s hangs", unit=replica.name),
             began_at=replica.turned_at or timezone.now(),
             explanation=launch.explanation,
         )
@@ -68,7 +68,7 @@ def _losses() -> int:
         _open_or_log(
             launch,
             LOST,
-            say("%(unit)s was taken down.", unit=launch.replica.name),
+            say("%(unit)s was taken down", unit=launch.replica.name),
             began_at=launch.state_at,
             explanation=launch.cause,
         )

@@ -41,7 +41,7 @@ def _open(brake: Brake) -> int:
         pool=None,
         replica=None,
         launch=None,
-        title=say("The control plane is suspect: automatic actions stand still."),
+        title=say("The control plane is suspect: automatic actions stand still"),
         symptoms=[
             {
                 "text": brake.cause,

@@ -40,6 +40,7 @@ from fleet.models import (
 )
 from fleet.readings.vllm_log import PHASES as ENGINE_PHASES
 from fleet.rules.message import say
+from fleet.services.permits import roles_say
 from releases.launchers.docker_mp import Place, plan_render, plan_sha256
 from releases.models import Launch, LaunchPhase, LaunchPosition, Release
 from tests import factories
@@ -598,7 +599,7 @@ def trail() -> None:
             "launch-create",
             "replica",
             "glm52-r4",
-            say("needs one of the roles %(roles)s", roles="approver, operator"),
+            say("needs one of the roles %(roles)s", roles=roles_say(("approver", "operator"))),
             None,
             None,
         ),

@@ -51,7 +51,7 @@ def hang(unit_name: str, launch: Launch | None, minutes: int) -> Incident:
         pool=unit.pool,
         replica=unit,
         launch=launch,
-        title=say("%(unit)s hangs.", unit=unit_name),
+        title=say("%(unit)s hangs", unit=unit_name),
         symptoms=[
             {
                 "text": say(SILENT, times=3, seconds=94, stalled=""),

@@ -51,7 +51,7 @@ def incident(launch) -> Incident:
         pool=unit.pool,
         replica=unit,
         launch=launch,
-        title=say("%(unit)s hangs.", unit=unit.name),
+        title=say("%(unit)s hangs", unit=unit.name),
         symptoms=[{"text": "no token", "source": "LN-0001", "at": timezone.now().isoformat()}],
         began_at=timezone.now() - timedelta(minutes=50),
         actor=make_actor("rule:detector-hang"),
@@ -101,7 +101,7 @@ def seal(launch: Launch) -> Evidence:
 
 class TestReading:
     def test_the_list_names_what_is_open_and_all_on_request(self, ana, incident):
-        assert "glm52-r1 hangs." in text_of(ana.get("/incidents/"))
+        assert "glm52-r1 hangs" in text_of(ana.get("/incidents/"))
         Incident.objects.update(state="closed")
         assert incident.public_id not in text_of(ana.get("/incidents/"))
         assert incident.public_id in text_of(ana.get("/incidents/?show=all"))

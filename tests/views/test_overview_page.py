@@ -35,7 +35,7 @@ def run(launch) -> Run:
     unit = launch.replica
     incident, _ = incident_open(
         signature="hang", pool=unit.pool, replica=unit, launch=launch,
-        title=say("%(unit)s hangs.", unit=unit.name), symptoms=[], began_at=NOON,
+        title=say("%(unit)s hangs", unit=unit.name), symptoms=[], began_at=NOON,
         actor=make_actor("rule:detector-hang"),
     )  # fmt: skip
     return run_propose(
@@ -65,7 +65,7 @@ def test_a_run_stands_where_its_state_puts_it(ana, run, state, where):
 
 
 def test_an_incident_is_listed_until_it_is_resolved(ana, run):
-    assert "glm52-r1 hangs." in part(page_of(ana), "inbox-incidents")
+    assert "glm52-r1 hangs" in part(page_of(ana), "inbox-incidents")
     run.incident.__class__.objects.update(state="resolved")
     assert "glm52-r1" not in part(page_of(ana), "inbox-incidents")
 
@@ -84,11 +84,11 @@ def test_a_pool_is_one_line_with_what_it_serves(ana, launch):
 def test_it_tells_what_happened_lately(ana):
     trail_add(
         actor=make_actor("bo"), verb="hold.add", object_kind="node", object_id="h100-007",
-        reason=say("%(unit)s hangs.", unit="glm52-r9"),
+        reason=say("%(unit)s hangs", unit="glm52-r9"),
     )  # fmt: skip
     lately = part(page_of(ana), "lately")
     assert "h100-007" in lately
-    assert "held</span>: glm52-r9 hangs." in lately
+    assert "held</span>: glm52-r9 hangs" in lately
 
 
 def test_who_has_no_role_reads_nothing(signed_in):
