@@ -17,7 +17,8 @@ from releases.selectors.incidents import open_incidents
 from releases.services.launches import launch_preview, place_refusals
 from releases.services.spares import spare_floor, spares_usable
 
-COUNTED = frozenset({"ready", "serving"})
+# A unit that is ready without traffic carries none of what was promised: its gate may have refused it.
+COUNTED = frozenset({"serving"})
 _OUT = frozenset({"failed", "lost", "hung"})
 _UNKNOWN = frozenset({"unseen", "held"})
 _SENTENCES = {

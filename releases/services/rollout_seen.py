@@ -90,7 +90,7 @@ class Start:
 def wave_start(rollout: Rollout, wave: Wave) -> Start:
     """Tell whether a wave may begin: it has begun, the rollout's own signature covers it, or its own does.
 
-    A signature of facts that are no longer so opens nothing.
+    A signature of facts that are no longer so, or one that is older than its 24 hours, opens nothing.
     """
     if wave.state not in (PENDING, AWAITING):
         return Start(True)
@@ -99,6 +99,12 @@ def wave_start(rollout: Rollout, wave: Wave) -> Start:
     signed = wave.approvals.filter(kind=Approval.Kind.WAVE).first()
     if signed is None or signed.decision != Approval.Decision.APPROVED:
         return Start(False)
+    if signed.expires_at <= timezone.now():
+        text = say(
+            "What was signed for wave %(n)s is older than 24 hours: it has to be asked for again.",
+            n=wave.number,
+        )
+        return Start(False, text)
     if signed.facts_digest == facts_digest(wave_facts(rollout, wave)):
         return Start(True)
     text = say(

@@ -139,6 +139,8 @@ def rollout_start(*, rollout: Rollout, actor: Actor) -> Rollout:
     signed = rollout.approvals.filter(kind=Approval.Kind.ROLLOUT).first()
     if signed is None or signed.decision != Approval.Decision.APPROVED:
         refusals.append(say("Nobody has approved it."))
+    elif signed.expires_at <= timezone.now():
+        refusals.append(say("Its approval is older than 24 hours; cancel it and make it anew."))
     elif signed.facts_digest != facts_digest(facts):
         refusals.append(say("The facts moved after it was approved; cancel it and make it anew."))
     if refusals:

@@ -3,6 +3,7 @@
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from fleet.execution.models import Host, Scrape
 from fleet.models import Brake, Replica, TrailEntry
@@ -123,6 +124,17 @@ class TestToItsEnd:
         ask_wave(rollout, 1)
         sign(rollout)
         reach(world, rollout, 1, "passed")
+
+    def test_a_wave_that_was_signed_the_day_before_waits_for_another_signature(self):
+        world = make_world(units=2)
+        rollout = running(world)
+        reach(world, rollout, 1, "awaiting_approval")
+        ask_wave(rollout, 1)
+        sign(rollout)
+        rollout.approvals.update(expires_at=timezone.now())
+        tick(world, rollout, 3)
+        assert states(rollout)[1] == "awaiting_approval"
+        assert "older than 24 hours" in why(rollout)
 
     def test_going_on_asks_again_for_a_signed_wave_whose_facts_moved(self):
         world = make_world(units=2)

@@ -145,6 +145,14 @@ class TestBeforeItRuns:
             start(rollout)
         assert "moved after it was approved" in reasons(refusal)
 
+    def test_a_signature_of_the_day_before_starts_nothing(self):
+        rollout = submitted(make_world(units=2))
+        sign(rollout)
+        rollout.approvals.update(expires_at=timezone.now())
+        with pytest.raises(RolloutRefused) as refusal:
+            start(rollout)
+        assert "older than 24 hours" in reasons(refusal)
+
     def test_a_release_withdrawn_after_the_signature_does_not_start(self):
         world = make_world(units=2)
         rollout = submitted(world)
@@ -218,6 +226,10 @@ class TestGuards:
 
     def test_a_canary_is_no_capacity(self, world, rollout):
         Replica.objects.filter(name="glm52-r3").update(is_canary=True)
+        assert "Serving units left: 1, promised: 2." in self.unmet(rollout)
+
+    def test_a_unit_without_traffic_is_no_capacity(self, rollout):
+        Replica.objects.filter(name="glm52-r3").update(state="ready")
         assert "Serving units left: 1, promised: 2." in self.unmet(rollout)
 
     def test_spares(self, rollout):
