@@ -10,6 +10,41 @@ def in_sight(page, locator) -> bool:
     return box["y"] >= 0 and box["y"] + box["height"] <= bar["y"]
 
 
+AGE_ALL_SESSIONS = """
+import django
+django.setup()
+from django.contrib.sessions.backends.db import SessionStore
+from django.contrib.sessions.models import Session
+for row in Session.objects.all():
+    session = SessionStore(row.session_key)
+    session["started_at"] -= 3660
+    session.save()
+"""
+
+
+def test_an_old_sign_in_is_asked_for_the_password_on_the_card(open_page, console_python):
+    phone = open_page("/inbox/", look="phone", person="bo")
+    console_python(AGE_ALL_SESSIONS)
+    phone.goto("/inbox/")
+    button = phone.get_by_role("button", name="Approve wave 3")
+    phone.get_by_label("Note, kept in the audit log").fill("read it twice")
+    button.click()
+    assert phone.url.endswith("/inbox/"), "without a password it is not sent"
+    password = phone.get_by_label("Your password, because your last sign-in is older than an hour")
+    assert password.bounding_box()["height"] >= 44
+    password.fill("wrong")
+    button.click()
+    phone.wait_for_selector("text=The password is wrong.")
+    assert phone.get_by_label("Note, kept in the audit log").input_value() == "read it twice"
+    assert password.input_value() == ""
+    assert phone.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+    phone.get_by_label("Note, kept in the audit log").fill("")
+    # past the empty field: only words are asked for
+    phone.get_by_role("button", name="Reject").click()
+    phone.wait_for_selector("text=A rejection needs a reason.")
+
+
 def test_bo_approves_on_a_telephone_and_anas_page_says_so(open_page):
     desk = open_page("/rollouts/RO-0001/", person="ana")
     assert "Needs role approver" in desk.locator("#approval").inner_text()
