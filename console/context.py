@@ -1,6 +1,6 @@
 """What the shell of every page shows. Costs no query beyond the person's grants, which the permission check read.
 
-`shell.conductor_age_s`, `shell.brake` and `shell.counts` ask the database when a template uses them, once a page.
+`shell.conductor`, `shell.brake` and `shell.counts` ask the database when a template uses them, once a page.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from fleet.rules import policy
-from fleet.selectors import conductor_tick_age_s
+from fleet.selectors import ConductorTick, conductor_tick
 from fleet.selectors.brake import brake_now
 from releases.selectors.rollout_page import requests_open
 from releases.views.inbox import signable
@@ -57,13 +57,12 @@ class Shell:
         return ""
 
     @cached_property
-    def conductor_age_s(self) -> float | None:
-        return conductor_tick_age_s()
+    def conductor(self) -> ConductorTick | None:
+        return conductor_tick()
 
     @property
     def is_stalled(self) -> bool:
-        age = self.conductor_age_s
-        return age is None or age > STALLED_S
+        return self.conductor is None or self.conductor.age_s > STALLED_S
 
     @cached_property
     def counts(self) -> dict[str, int]:

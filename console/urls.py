@@ -8,6 +8,7 @@ from fleet import consumers
 urlpatterns = [
     path("healthz", health.healthz, name="healthz"),
     path("counts/", views.counts, name="counts"),
+    path("frozen/", views.frozen, name="frozen"),
     path("", include("fleet.urls")),
     path("", include("releases.urls")),
     path("", include("runbooks.urls")),

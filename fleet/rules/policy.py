@@ -47,6 +47,7 @@ PERMISSIONS: dict[str, Entry] = {
     "home": Entry(read=READ),
     "jump": Entry(read=READ),
     "counts": Entry(read=READ),
+    "frozen": Entry(read=READ),
     # the fleet
     "fleet-map": Entry(read=READ),
     "fleet-table": Entry(read=READ),

@@ -1,5 +1,5 @@
 """Reads of the fleet's tables. Whoever writes does so in fleet/services."""
 
-from fleet.selectors.ticks import conductor_tick_age_s
+from fleet.selectors.ticks import ConductorTick, conductor_tick, conductor_tick_age_s
 
-__all__ = ["conductor_tick_age_s"]
+__all__ = ["ConductorTick", "conductor_tick", "conductor_tick_age_s"]

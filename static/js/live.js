@@ -17,7 +17,7 @@
       if (copy.contains(part)) part.replaceWith(`[${part.id}]`);
     }
     for (const field of copy.querySelectorAll("[name=csrfmiddlewaretoken], [name=idempotency_key]")) field.remove();
-    for (const age of copy.querySelectorAll("[data-age]")) age.textContent = "";
+    for (const age of copy.querySelectorAll("[data-age], [data-running]")) age.textContent = "";
     return copy.outerHTML;
   }
   function remember(root) {
@@ -111,7 +111,9 @@
       else window.htmx.trigger(body, topic);
     }, Math.max(0, rest));
   }
-  const ringAll = () => topics.forEach(ring);
+  // No topic: what a page must learn also when nothing rings any more, asked for at each heartbeat and poll.
+  const PULSE = "pulse";
+  const ringAll = () => [...topics, PULSE].forEach(ring);
   document.addEventListener("visibilitychange", () => {
     if (!document.hidden && hidden) { hidden = false; ringAll(); }
   });
@@ -138,7 +140,10 @@
       // The first frame says that the topics are listened to: what rang between the page's rendering and now was missed.
       if (!isHeard) ringAll();
       isHeard = true;
-      if (!topics.includes(news.topic)) return; // the heartbeat
+      if (!topics.includes(news.topic)) { // the heartbeat
+        ring(PULSE);
+        return;
+      }
       eventAt = heardAt;
       ring(news.topic);
     });

@@ -1,7 +1,13 @@
 """Live behaviour: what changed is put in place, nothing that is in use moves, and the page says how fresh it is."""
 
+import pytest
+
 from tests.waiting import wait_until
 
+TICKED = (
+    "from datetime import timedelta; from django.utils import timezone; "
+    "Tick.objects.update(at=timezone.now() + timedelta(seconds={}))"
+)
 SUSPECT = "Host.objects.filter(name='{}').update(reach='suspect')"
 WELL = "Host.objects.filter(name='{}').update(reach='ok')"
 
@@ -112,3 +118,22 @@ def test_the_counts_of_the_navigation_follow_on_any_page(open_page, change):
     change(RESOLVE.format("open"), "inbox")
     wait_until(lambda: sign.text_content() == str(before), what="as before")
     assert page.complaints == []
+
+
+@pytest.mark.parametrize("is_cut", [False, True], ids=["heartbeat", "poll"])
+def test_a_frozen_console_says_so_by_itself_and_takes_it_back(open_page, change, is_cut):
+    page = open_page("/audit/")
+    if is_cut:
+        page.route_web_socket("**/ws/page/**", lambda socket: socket.close())
+        page.goto("/gates/")
+    else:
+        wait_until(lambda: is_live(page), what="the socket")
+    warning = page.locator("#frozen")
+    assert not warning.is_visible()
+    change(TICKED.format(-75), "nobody-listens")
+    try:
+        wait_until(lambda: "Frozen for" in warning.inner_text(), 60, "the warning")
+        assert ":" in warning.locator("[data-running]").inner_text()
+    finally:
+        change(TICKED.format(3600), "nobody-listens")
+    wait_until(lambda: not warning.is_visible(), 60, "the warning to go away")
