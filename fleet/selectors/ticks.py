@@ -33,4 +33,4 @@ def conductor_tick() -> ConductorTick | None:
 def conductor_tick_age_s() -> float | None:
     """Return the age in seconds of the tick that is most behind; None when none ever ran."""
     tick = conductor_tick()
-    return tick and tick.age_s
+    return tick.age_s if tick else None
