@@ -71,8 +71,10 @@ def wave_refusals(rollout: Rollout, wave: Wave) -> tuple[str, ...]:
 def out_of_bounds(rollout: Rollout, wave: Wave) -> tuple[str, ...]:
     """Say what a wave that has begun may not go on with: a node of its unit of which nothing is known, and fewer
     other units in service than are promised. Source: RELIABILITY.md section 2 (I8), section 4 (Rollout, paused).
+
+    Nothing of a canary that did its work: it gives its spares back, and no unit of the pool goes out for that.
     """
-    if wave.replica is None or wave.state in (PENDING, AWAITING):
+    if wave.replica is None or wave.state in (PENDING, AWAITING) or is_served(rollout, wave):
         return ()
     units = rollout.pool.replicas.exclude(pk=wave.replica_id).filter(is_canary=False)
     found = sum(one.shown_state in COUNTED for one in units)
@@ -83,6 +85,11 @@ def out_of_bounds(rollout: Rollout, wave: Wave) -> tuple[str, ...]:
         needed=needed,
     )
     return (*_strays(wave.replica), *((text,) if found < needed else ()))
+
+
+def is_served(rollout: Rollout, wave: Wave) -> bool:
+    """Tell whether a wave is a canary that was observed at each of its weights: what is left is to retire it."""
+    return wave.is_canary and wave.step >= len(strategy_of(rollout).canary_weights)
 
 
 def _strays(unit: Replica) -> list[str]:

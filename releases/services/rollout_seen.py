@@ -21,6 +21,7 @@ from releases.services.drains import is_out_of_traffic
 from releases.services.endpoints import endpoint_agrees
 from releases.services.rollout_facts import (
     incident_names,
+    is_served,
     out_of_bounds,
     strategy_of,
     wave_facts,
@@ -65,12 +66,8 @@ def scaled(strategy: Strategy) -> Strategy:
 
 def direction_of(rollout: Rollout, wave: Wave) -> str:
     """Return which way a wave goes; a canary that every other wave has passed goes back too."""
-    is_over = rollout.state == rules.ROLLING_BACK or (wave.is_canary and _is_served(rollout, wave))
+    is_over = rollout.state == rules.ROLLING_BACK or is_served(rollout, wave)
     return BACK if is_over else FORWARD
-
-
-def _is_served(rollout: Rollout, wave: Wave) -> bool:
-    return wave.step >= len(strategy_of(rollout).canary_weights)
 
 
 def at_work(waves: list[Wave]) -> Wave | None:

@@ -249,7 +249,7 @@ class TestHalts:
         rollout = running(world)
         world.requests = 0
         go(world, rollout, "paused")
-        assert "Inconclusive: 0 requests" in why(rollout)
+        assert "Requests in the window: 0, needed: 5." in why(rollout)
         assert rollout.fired == ""
 
     def test_the_brake_pauses(self):
@@ -323,6 +323,26 @@ class TestHalts:
         other.update(doubt="")
         resume(rollout)
         reach(world, rollout, 1, "passed")
+
+    def test_a_canary_whose_node_is_away_is_waited_for_while_it_gives_its_spares_back(self):
+        world = make_world(units=2)
+        rollout = running(world)
+        reach(world, rollout, 2, "passed")
+        reach(world, rollout, 0, "draining")
+        canary = Host.objects.filter(node__memberships__replica__is_canary=True)
+        canary.update(reach="unreachable")
+        tick(world, rollout, 3)
+        assert (rollout.state, states(rollout)[0]) == ("running", "draining")
+        canary.update(reach="ok")
+        go(world, rollout, "succeeded")
+
+    def test_fewer_units_than_are_promised_pause_no_canary_that_gives_its_spares_back(self):
+        world = make_world(units=2)
+        rollout = running(world)
+        reach(world, rollout, 2, "passed")
+        reach(world, rollout, 0, "draining")
+        Replica.objects.filter(is_canary=False).update(doubt="unseen")
+        go(world, rollout, "succeeded")
 
     def test_nothing_new_begins_while_it_is_paused(self):
         world = make_world()
