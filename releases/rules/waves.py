@@ -267,8 +267,9 @@ def _weigh(wave: WaveSeen, direction: str) -> WaveMove:
     setting = _set_weight(wave, wave.weights[wave.step])
     if setting:
         return setting
-    if seen.weight == FULL_WEIGHT and wave.weights[-1] == FULL_WEIGHT and len(wave.weights) > 1:
-        # The low weight was observed; the full one needs its read-back only.
+    is_full = seen.weight == FULL_WEIGHT and wave.weights[-1] == FULL_WEIGHT
+    if is_full and len(wave.weights) > 1 and not wave.is_canary:
+        # The low weight was observed; the full one needs its read-back only. A canary is there to be observed.
         return WaveMove(PASSED, say("%(unit)s serves at full weight.", unit=wave.unit))
     return _observe(wave)
 

@@ -160,6 +160,12 @@ def test_every_wave_passes_and_the_canary_gives_its_spare_back():
     assert pool.lowest == 2, "one unit out at a time"
 
 
+def test_a_canary_at_full_weight_is_observed_there_and_gives_its_spare_back():
+    pool = Pool(strategy=replace(FAST, canary_weights=(10, 100))).run((rules.SUCCEEDED,))
+    assert (pool.wave[0].state, pool.wave[0].step) == (waves.RETIRED, 2)
+    assert pool.seen[0].release == ""
+
+
 @pytest.mark.parametrize("strategy", [FAST, replace(FAST, on_trigger="rollback")])
 @pytest.mark.parametrize("after", range(0, 60, 4))
 def test_a_trigger_stops_it_at_once_and_the_way_back_restores_the_whole_set(strategy, after):
