@@ -12,7 +12,7 @@ from typing import Any
 from fleet.rules.message import say
 from releases.rules.preflight import Answer
 
-# Not asked yet, asked, and what came of it; failed: the node told nothing that can be judged.
+# To be asked (anew), asked, and what came of it; failed: the node told nothing that can be judged.
 UNASKED, OPEN, OK, BAD, FAILED = "unasked", "open", "ok", "bad", "failed"
 SECTION = "container"
 

@@ -1,8 +1,9 @@
 """Gathers what is known of a launch into the snapshot that the rule decides on. Reads only."""
 
 import json
-from datetime import datetime
+from datetime import datetime, timedelta
 
+from django.conf import settings
 from django.utils import timezone
 
 from fleet.execution import states
@@ -27,6 +28,8 @@ from releases.services.drains import is_out_of_traffic
 from releases.services.endpoints import endpoint_of
 from releases.services.launch_effects import commands_of, identity_step, purpose_of
 from releases.services.launch_limits import limits
+
+AGAIN_S = 10.0  # between a question about a container and the same once more
 
 
 def launch_seen(launch: Launch) -> rules.Snapshot:
@@ -147,8 +150,15 @@ def _identity(launch: Launch, place: LaunchPosition, commands: list[Command]) ->
     if not own:
         return Identity(UNASKED)
     now = _container(launch, own[-1])
+    if now.state == FAILED and _is_to_ask_again(own[-1]):
+        return Identity(UNASKED)
     proved = (one for one in (_container(launch, c) for c in commands) if one.state == OK)
     return judge_again(next(proved, now), now)
+
+
+def _is_to_ask_again(command: Command) -> bool:
+    """Not at once: a node that cannot tell would be asked at every tick, for as long as the unit loads or serves."""
+    return timezone.now() - command.created_at > timedelta(seconds=AGAIN_S / settings.TIME_SCALE)
 
 
 def _container(launch: Launch, command: Command) -> Identity:

@@ -21,7 +21,7 @@ from fleet.services.trail import rule_actor
 from releases.models import Launch
 from releases.rules import launch as rules
 from releases.rules.gateway import MAINT
-from releases.rules.identity import FAILED, UNASKED
+from releases.rules.identity import UNASKED
 from releases.services import launch_effects as effects
 from releases.services.endpoints import endpoint_set
 from releases.services.launch_log import positions_read
@@ -110,8 +110,8 @@ def _stay(launch: Launch, move: rules.Move, seen: rules.Snapshot) -> None:
     if seen.warm_up == "failed":
         # A golden round that got no answer is asked anew; a wrong answer is not.
         effects.dispatch_golden(launch, attempt=golden_attempt(launch) + 1)
-    elif unread := {p.position for p in seen.positions if p.identity in (UNASKED, FAILED)}:
-        effects.dispatch_identity(launch, unread)
+    elif unasked := {p.position for p in seen.positions if p.identity == UNASKED}:
+        effects.dispatch_identity(launch, unasked)
     elif launch.state == rules.STOPPING:
         _stop_again(launch)
     if (move.explanation, move.doubt) != (launch.explanation, launch.replica.doubt):

@@ -87,9 +87,12 @@ def test_a_rank_of_another_image_takes_both_nodes_down_and_both_digests_are_name
     assert Command.objects.filter(verb="stop").count() == 2
 
 
-def test_an_answer_that_did_not_come_is_asked_for_again_of_that_node_only(loading):
+def test_an_answer_that_did_not_come_is_asked_for_again_later_and_of_that_node_only(loading):
     answer(loading, 0)
-    Command.objects.filter(pk=asked()[1].pk).update(state="failed", settled_at=timezone.now())
+    silent = Command.objects.filter(pk=asked()[1].pk)
+    silent.update(state="failed", settled_at=timezone.now())
+    assert (advanced(loading), len(asked())) == ("loading", 2)
+    silent.update(created_at=timezone.now() - timedelta(minutes=1))
     for _ in range(2):  # the second tick waits for the new question
         assert advanced(loading) == "loading"
     assert [command.host.name for command in asked()] == ["h100-001", "h100-002", "h100-002"]
