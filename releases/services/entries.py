@@ -6,6 +6,7 @@ Not in charge of waves, which gate and weigh their units themselves. Safe to run
 import logging
 
 from django.db import transaction
+from django.db.models import QuerySet
 
 from fleet.doorbell import ring
 from fleet.services.trail import rule_actor
@@ -13,7 +14,7 @@ from releases.models import Endpoint, GateRun, Launch
 from releases.rules import entry as rules
 from releases.selectors.gate_proof import gate_counting
 from releases.services.endpoints import custom_weight, endpoint_set
-from releases.services.gates import LIVE, gate_start
+from releases.services.gates import LIVE, GateRefused, gate_start
 
 log = logging.getLogger(__name__)
 
@@ -22,15 +23,19 @@ _RULE = rule_actor("entry")
 
 def entries_advance() -> int:
     """Carry every launch that waits for its first traffic one step on; return how many things changed."""
-    waiting = Endpoint.objects.filter(
-        mode=Endpoint.Mode.READY,
-        launch__state=Launch.State.READY,
-        launch__first_weight=None,
-        launch__stop_reason="",
-        launch__replica__doubt="",
-    )
-    ids = waiting.order_by("launch__ready_at", "pk").values_list("launch", flat=True)
+    ids = _waiting().order_by("ready_at", "pk").values_list("pk", flat=True)
     return sum(_advance_or_log(pk) for pk in list(ids))
+
+
+def _waiting() -> QuerySet[Launch]:
+    """Ready launches without a first weight that nobody keeps away from traffic, and of which nothing is in doubt."""
+    return Launch.objects.filter(
+        endpoint__mode=Endpoint.Mode.READY,
+        state=Launch.State.READY,
+        first_weight=None,
+        stop_reason="",
+        replica__doubt="",
+    )
 
 
 def _advance_or_log(pk: int) -> bool:
@@ -45,10 +50,12 @@ def _advance_or_log(pk: int) -> bool:
 @transaction.atomic
 def entry_advance(pk: int) -> bool:
     """Begin the gate of one launch, or give it its weight. False when nothing changed or another conductor holds it."""
+    # Asked anew: somebody may have wanted it away from traffic since it was found.
     launch = (
-        Launch.objects.select_for_update(of=("self",), skip_locked=True)
+        _waiting()
+        .select_for_update(of=("self",), skip_locked=True)
         .select_related("replica__pool", "release")
-        .filter(pk=pk, state=Launch.State.READY, first_weight=None)
+        .filter(pk=pk)
         .first()
     )
     if launch is None:
@@ -56,11 +63,23 @@ def entry_advance(pk: int) -> bool:
     move = rules.decide_entry(_seen(launch))
     if move.weight is not None:
         endpoint_set(launch=launch, weight=move.weight, actor=_RULE, reason=move.explanation)
+        if not move.weight:
+            _explain(launch, move.explanation)
         return True
-    if move.begins_gate:
-        purpose = f"{_purpose_head(launch)}{_tries(launch) + 1}"
-        gate_start(launch=launch, purpose=purpose, actor=_RULE)
+    if move.begins_gate and (why := _gate_begin(launch)):
+        return _explain(launch, why)
     return _explain(launch, move.explanation) or move.begins_gate
+
+
+def _gate_begin(launch: Launch) -> str:
+    """Begin the gate of a launch; return a sentence when a run over a part of the checks is still open."""
+    try:
+        gate_start(
+            launch=launch, purpose=f"{_purpose_head(launch)}{_tries(launch) + 1}", actor=_RULE
+        )
+    except GateRefused as refusal:
+        return refusal.reasons[0]
+    return ""
 
 
 def _seen(launch: Launch) -> rules.EntrySeen:

@@ -165,9 +165,9 @@ def launch_gates(request: HttpRequest, launch: Launch | None) -> dict[str, Any]:
 
 
 def _entry(launch: Launch) -> str:
-    """Say why a launch waits for its first traffic, or nothing."""
+    """Say why a launch waits for its first traffic, or got none, or nothing."""
     endpoint = endpoint_of(launch)
-    return said(endpoint.explanation, _) if endpoint and launch.first_weight is None else ""
+    return said(endpoint.explanation, _) if endpoint else ""
 
 
 def _drawn(run: GateRun) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from releases.models import Endpoint, GateRun, Launch
 from releases.rules.entry import AT_ONCE, TRIES
 from releases.rules.gates import CHECKS
 from releases.services.endpoints import Ungated, endpoint_open, endpoint_set
-from releases.services.entries import entries_advance
+from releases.services.entries import entries_advance, entry_advance
+from releases.services.gates import gate_start
 from tests.factories import make_actor
 from tests.traffic import endpoint, give, make_gateway, make_ready, make_release, pass_gate
 
@@ -94,6 +95,7 @@ def test_beside_a_release_that_serves_no_gate_is_asked_for(launch):
     entries_advance()
     assert not other.gate_runs.exists()
     assert endpoint(other).weight == 0
+    assert told(other) == "Another release serves: its weight is for a person to give."
     endpoint_set(launch=launch, weight=0, actor=make_actor())
     assert entries_advance() == 0, "what was decided stays so"
 
@@ -122,6 +124,25 @@ def test_a_unit_in_doubt_waits(launch, change):
     Replica.objects.update(**change)
     assert entries_advance() == 0
     assert endpoint(launch).weight == 0
+
+
+def test_what_somebody_takes_away_after_it_was_found_stays_away(launch):
+    pass_gate(launch)
+    Launch.objects.update(stop_reason="not tonight")
+    assert not entry_advance(launch.pk)
+    Launch.objects.update(stop_reason="")
+    endpoint_set(launch=launch, mode=Endpoint.Mode.DRAIN, actor=make_actor())
+    assert not entry_advance(launch.pk)
+    assert (endpoint(launch).weight, endpoint(launch).mode) == (0, "drain")
+
+
+def test_it_waits_for_a_run_over_a_part_of_the_checks_and_says_so(launch):
+    run = gate_start(launch=launch, purpose="book", actor=make_actor(), checks=["golden"])
+    assert (entries_advance(), entries_advance()) == (1, 0)
+    assert told(launch) == f"{run.public_id} of this launch is still open."
+    end_gate("passed")
+    entries_advance()
+    assert GateRun.objects.count() == 2
 
 
 class TestUngated:
