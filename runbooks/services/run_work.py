@@ -41,16 +41,17 @@ def step_begin(step: RunStep, planned: Step, actor: Actor) -> None:
     try:
         with transaction.atomic():  # of what is refused half-way nothing stays
             _effect(planned).begin(_work(step, planned))
-    except Exception as error:  # services refuse in words: they are the step's end, not the run's
-        if not hasattr(error, "reasons") and not hasattr(error, "status"):
-            raise
-        step.refresh_from_db()
-        _settle(step, failed(_refusal(error)))
+    except Exception as error:
+        _settle(step, _refused(step, error))
 
 
 def step_poll(step: RunStep, planned: Step) -> bool:
     """Ask a step at work how it stands; True when it ended. At its deadline it is unknown."""
-    outcome = _effect(planned).poll(_work(step, planned))
+    try:
+        with transaction.atomic():
+            outcome = _effect(planned).poll(_work(step, planned))
+    except Exception as error:
+        outcome = _refused(step, error)
     if outcome is None:
         if step.deadline_at is None or timezone.now() < step.deadline_at:
             return False
@@ -79,6 +80,14 @@ def _effect(planned: Step) -> Effect:
 def _work(step: RunStep, planned: Step) -> Work:
     args = {key: fill(value, step.run.params) for key, value in planned.args.items()}
     return Work(step, args)
+
+
+def _refused(step: RunStep, error: Exception) -> Outcome:
+    """Services refuse in words: they are the step's end, not the run's. Anything else is raised again."""
+    if not hasattr(error, "reasons") and not hasattr(error, "status"):
+        raise error
+    step.refresh_from_db()  # what it noted before it was refused is undone
+    return failed(_refusal(error))
 
 
 def _refusal(error: Exception) -> str:

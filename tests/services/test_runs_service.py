@@ -11,7 +11,7 @@ from fleet.execution.output import Section, sections_pack
 from fleet.models import Evidence, Hold, Member, Replica
 from fleet.rules.message import said
 from fleet.rules.refusals import Conflict, NeedsReason, Refused
-from releases.models import Endpoint, Launch, LaunchPosition, Release
+from releases.models import Endpoint, GateRun, Launch, LaunchPosition, Release
 from releases.services.launch_moves import launch_move
 from runbooks.models import Incident, Run, RunStep
 from runbooks.rules import incident as incident_rules
@@ -448,6 +448,15 @@ class TestRun:
         reweight = step(run, "reweight")
         assert reweight.state == rules.STEP_FAILED
         assert said(reweight.explanation) == "Somebody else wants 0 % now."
+
+    def test_the_ramp_ends_in_words_when_a_gate_failed_meanwhile(self, run, gateway, hung):
+        self.ramp(run, gateway)
+        launch = Endpoint.objects.get().launch
+        GateRun.objects.create(launch=launch, purpose="x", checks=["transport"], state="failed")
+        runs_advance()
+        reweight = step(run, "reweight")
+        assert (reweight.state, Endpoint.objects.get().weight) == (rules.STEP_FAILED, 10)
+        assert "has passed no gate" in said(reweight.explanation)
 
     def test_the_end_marks_the_incident_as_mitigated(self, run):
         RunStep.objects.exclude(step_id="mitigate").update(state=rules.PASSED)
