@@ -70,11 +70,12 @@ def endpoint_open(*, launch: Launch, actor: Actor) -> Endpoint | None:
 def custom_weight(launch: Launch) -> int:
     """Return what the pool's custom gives a launch that no rollout brings, in percent of a full unit.
 
-    A full unit when no other release has traffic or its own has; nothing beside a release that serves.
+    A full unit when no other release has traffic or its own has; nothing beside a release that serves. What a canary
+    gets is no custom: its release is still on trial.
     """
     pool = launch.replica.pool_id
     serving = Endpoint.objects.filter(
-        launch__replica__pool=pool, mode=rules.READY, weight__gt=0
+        launch__replica__pool=pool, launch__replica__is_canary=False, mode=rules.READY, weight__gt=0
     ).exclude(launch=launch)
     releases = set(serving.values_list("launch__release_id", flat=True))
     return rules.WEIGHT_MAX if not releases or launch.release_id in releases else 0

@@ -100,6 +100,18 @@ def test_beside_a_release_that_serves_no_gate_is_asked_for(launch):
     assert entries_advance() == 0, "what was decided stays so"
 
 
+def test_the_traffic_of_a_canary_lets_no_other_unit_of_its_release_in(launch):
+    give(launch)
+    trial = make_release(2)
+    canary = behind(make_ready(2, trial))
+    give(canary, 1)
+    Replica.objects.filter(pk=canary.replica_id).update(is_canary=True)
+    other = behind(make_ready(3, trial))
+    entries_advance()
+    assert not other.gate_runs.exists()
+    assert endpoint(other).weight == 0
+
+
 @pytest.mark.parametrize("first_weight", [0, 5])
 def test_a_launch_whose_traffic_somebody_gives_is_left_alone(first_weight):
     make_gateway()
