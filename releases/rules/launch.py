@@ -78,9 +78,7 @@ class PositionSeen:
     log_cause: str = ""  # the likeliest cause that its log names
     log_cause_kind: str = ""
     world_size: int | None = None
-    identity: str = (
-        ""  # of its container, as releases/rules/identity.py judges it; '' where none is asked
-    )
+    identity: str = ""  # of its container, as rules/identity.py judges it; '' where none is asked
     identity_explanation: str = ""
     evidence: str = ""  # '', open, done
     stop: str = ""  # state of the newest stop command
@@ -214,22 +212,26 @@ def _loading(seen: Snapshot) -> Move:
     if trouble:
         return _take_down(seen, trouble)
     is_up = seen.positions[0].phase == "ready"
-    unproved = [p.node for p in seen.positions if p.identity != "ok"]
-    if is_up and not unproved:
+    waits = _not_proved(p.node for p in seen.positions if p.identity != "ok")
+    if is_up and not waits:
         return Move(WARMING, say("The engine answers; asking the golden prompts."))
     if _age(seen, seen.state_at) > seen.limits.ready_s:
-        slow = min(seen.positions, key=lambda place: PHASES.index(place.phase or PHASES[0]))
-        cause = say(
-            "Not ready after %(seconds)s s: %(node)s stands in phase %(phase)s.",
-            seconds=round(seen.limits.ready_s),
-            node=slow.node,
-            phase=slow.phase or "start",
-        )
+        cause = waits if is_up else _slowest(seen)
         return Move(FREEZING, cause, cause=cause)
     if is_up:
-        return Move(None, say("Not proved yet what runs on %(nodes)s.", nodes=names_of(unproved)))
+        return Move(None, waits)
     phases = ", ".join(f"{p.node} {p.phase or 'start'}" for p in seen.positions)
     return Move(None, say("Loading: %(phases)s.", phases=phases))
+
+
+def _slowest(seen: Snapshot) -> str:
+    slow = min(seen.positions, key=lambda place: PHASES.index(place.phase or PHASES[0]))
+    return say(
+        "Not ready after %(seconds)s s: %(node)s stands in phase %(phase)s.",
+        seconds=round(seen.limits.ready_s),
+        node=slow.node,
+        phase=slow.phase or "start",
+    )
 
 
 def _foreign(seen: Snapshot) -> str:
@@ -264,15 +266,25 @@ def _warming(seen: Snapshot) -> Move:
     trouble = lost_rank(seen.positions) or _foreign(seen) or _unreachable(seen)
     if trouble:
         return _take_down(seen, trouble)
-    if seen.warm_up == "right":
+    waits = _not_proved(p.node for p in seen.positions if p.identity not in {"", "ok"})
+    if seen.warm_up == "right" and not waits:
         return Move(READY, ANSWERED)
     if seen.warm_up == "wrong":
         cause = say("Golden warm-up answered wrongly: %(why)s", why=seen.warm_up_explanation)
         return Move(FREEZING, cause, cause=cause)
     if _age(seen, seen.state_at) > seen.limits.warm_up_s:
-        cause = say("Golden warm-up got no answer: %(why)s", why=seen.warm_up_explanation or "-")
+        silence = say("Golden warm-up got no answer: %(why)s", why=seen.warm_up_explanation or "-")
+        cause = waits if seen.warm_up == "right" else silence
         return Move(FREEZING, cause, cause=cause)
+    if seen.warm_up == "right":
+        return Move(None, waits)
     return Move(None, seen.warm_up_explanation or say("Waiting for the golden answers."))
+
+
+def _not_proved(nodes: Iterable[str]) -> str:
+    """Name the nodes that have not told yet what runs there, or return nothing."""
+    names = names_of(list(nodes))
+    return say("Not proved yet what runs on %(nodes)s.", nodes=names) if names else ""
 
 
 def _ready(seen: Snapshot) -> Move:

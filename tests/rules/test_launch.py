@@ -144,8 +144,20 @@ def test_nothing_is_asked_before_every_node_proved_what_runs_there(state):
         None,
         "Not proved yet what runs on h100-004.",
     )
-    late = replace(seen, state_at=NOW - timedelta(hours=2))
-    assert rules.decide(late).to == "freezing", "and not for ever"
+    late = rules.decide(replace(seen, state_at=NOW - timedelta(hours=2)))
+    assert (late.to, late.cause) == ("freezing", move.explanation), "and not for ever"
+
+
+@pytest.mark.parametrize("state", ["unasked", "open", "failed"])
+def test_a_container_that_is_followed_anew_proves_itself_before_the_unit_is_ready(state):
+    seen = snapshot("warming", started(0), started(1, identity=state), warm_up="right")
+    move = rules.decide(seen)
+    assert (move.to, said(move.explanation)) == (
+        None,
+        "Not proved yet what runs on h100-004.",
+    )
+    late = rules.decide(replace(seen, state_at=NOW - timedelta(hours=2)))
+    assert (late.to, late.cause) == ("freezing", move.explanation), "and not for ever"
 
 
 def test_a_rank_of_another_image_takes_the_whole_unit_down():
