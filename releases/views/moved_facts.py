@@ -11,12 +11,9 @@ from django.utils.translation import gettext_lazy
 from fleet.marks import mark_of
 from fleet.rules.message import said
 from releases.models import Approval
+from releases.rules.triggers import WORDS
 from releases.services.approvals import facts_moved
 
-TRIGGER_WORDS = {
-    "golden": gettext_lazy("Golden answers"),
-    "error_rate": gettext_lazy("Errors of the new release"),
-}
 _FACT_WORDS = {
     "unit": gettext_lazy("the unit"),
     "units": gettext_lazy("the units"),
@@ -68,7 +65,7 @@ def facts_compared(approval: Approval, now: dict[str, Any]) -> list[MovedFact]:
 
 def trigger_names(names: list[str]) -> list[str]:
     """Return the names of triggers in words."""
-    return [str(TRIGGER_WORDS.get(name, name)) for name in names]
+    return [said(WORDS.get(name, name), _) for name in names]
 
 
 def _words(name: str, value: Any) -> str:

@@ -19,12 +19,7 @@ from releases.selectors.rollout_page import RolloutPage, UnitRow
 from releases.services.approvals import facts_now, parties
 from releases.services.rollout_facts import guards_of, wave_facts
 from releases.services.rollout_seen import at_work
-from releases.views.moved_facts import (
-    TRIGGER_WORDS,
-    MovedFact,
-    facts_compared,
-    trigger_names,
-)
+from releases.views.moved_facts import MovedFact, facts_compared, trigger_names
 from releases.views.rollout_plan import NodeCommand, moved_lines, plan_card
 
 # What the guards on a page read: incidents, nodes, holds, spares, units and the brake, other rollouts.
@@ -131,7 +126,7 @@ def triggers_drawn(rollout: Rollout) -> list[dict[str, Any]]:
     """Return one line a trigger as the newest tick judged it."""
     return [
         {
-            "word": TRIGGER_WORDS.get(row["name"], row["name"]),
+            "word": trigger_names([row["name"]])[0],
             "mark": mark_of("trigger", row["state"]),
             "found": said(row["found"], _),
             "limit": said(row["limit"], _),
