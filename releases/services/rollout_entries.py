@@ -32,7 +32,9 @@ def _take_back(rollout: Rollout, wave: Wave, launch: Launch, actor: Actor) -> st
     if launch.release_id == rollout.new_release_id and not _has_started(launch):
         launch_stop(launch=launch, reason=reason, actor=actor)
         return say("Halted before %(unit)s was started: nothing runs there.", unit=unit)
-    if rollout.state == rules.PAUSED and _is_drained_by(wave, launch):
+    # A canary drains to give its spares back: it needs no traffic again, the less when its release is why it halts.
+    is_old = launch.release_id != rollout.new_release_id
+    if rollout.state == rules.PAUSED and is_old and _is_drained_by(wave, launch):
         # Nobody has to lose a request while people decide. On the way back the wave's rule does this itself.
         endpoint_set(launch=launch, mode=Endpoint.Mode.READY, actor=actor, reason=reason)
         return say("Halted while %(unit)s drained: it is in traffic again.", unit=unit)

@@ -200,11 +200,12 @@ def test_a_unit_without_weight_gets_none_by_a_halt(draining):
 def test_the_gate_of_a_wave_is_cancelled(halt):
     world = make_world(units=2)
     rollout = running(world)
-    while not GateRun.objects.exists():
+    runs = GateRun.objects.filter(launch__release=world.new)
+    while not runs.exists():
         world.answer()
         rollout_advance(rollout.pk)
     halt(rollout)
-    assert GateRun.objects.get().state == "cancelled"
+    assert runs.get().state == "cancelled"
 
 
 def test_a_gate_that_a_person_asked_for_is_left_alone():
@@ -217,3 +218,15 @@ def test_a_gate_that_a_person_asked_for_is_left_alone():
     pause(rollout)
     run.refresh_from_db()
     assert run.state == "queued"
+
+
+@pytest.mark.parametrize("halt", [pause, fire], ids=["pause", "fire"])
+def test_a_canary_that_gives_its_spares_back_gets_no_traffic_again(halt):
+    world = make_world(units=2)
+    rollout = running(world, approve="canary")
+    reach(world, rollout, 2, "passed")
+    wave = reach(world, rollout, 0, "draining")
+    halt(rollout)
+    rollout.refresh_from_db()
+    assert rollout.state == "paused"
+    assert Endpoint.objects.get(launch__replica=wave.replica).mode != "ready"
