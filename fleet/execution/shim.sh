@@ -362,14 +362,15 @@ scratch_box() { # a directory of our own, gone with us unless we are killed outr
 }
 do_probe() { # $plan = "name:timeout:argc ..." in the order of the arguments
     scratch_box || die ERROR "no place for a temporary file in /dev/shm, /tmp or $root"
-    set -f; n=0 outs='' ended=''
+    set -f; n=0; for one in $plan; do n=$((n + 1)); done
+    more=",\"sections\":$n" boot=$node_boot; say PROBE
+    n=0 outs='' ended=''
     for one in $plan; do
         within=${one#*:}; within=${within%:*} argc=${one##*:} out=$n.out n=$((n + 1))
         probe_one "$@"
         outs="$outs $out" ended="$ended ${one%%:*}:$got:$ms"
         while [ $argc -gt 0 ]; do shift; argc=$((argc - 1)); done
     done
-    more=",\"sections\":$n" boot=$node_boot; say PROBE
     [ $n = 0 ] || probe_show
 }
 probe_one() { # ARGV: runs the first $argc arguments -> $box/$out got ms

@@ -102,7 +102,7 @@ def probe_all(page: Any) -> None:
 
 def launch(page: Any) -> None:
     """From the list of units: filter, move to the row, open it, read the plan, confirm."""
-    go(page, "r", "/replicas/")
+    go(page, "u", "/replicas/")
     page.keyboard.press("/")
     page.keyboard.type(UNIT)
     page.keyboard.press("Enter")

@@ -32,7 +32,7 @@ def test_a_hung_rank_takes_the_whole_unit_down_with_evidence_first(console, read
     assert "hangs" in (cause := said(launch.cause)) or "generates nothing" in cause, cause
     assert (engines_on(console, HEAD), engines_on(console, FOLLOWER)) == (0, 0)
     frozen = Evidence.objects.filter(object_id=launch.public_id)
-    assert {said(one.title).split()[0] for one in frozen} == {HEAD, FOLLOWER}
+    assert {said(one.title).split(":")[0].split()[0] for one in frozen} == {HEAD, FOLLOWER}
     newest_reading = Command.objects.filter(purpose__contains="/evidence/").latest("pk")
     first_stop = Command.objects.filter(purpose__contains="/stop/").earliest("pk")
     assert newest_reading.pk < first_stop.pk
