@@ -3,4 +3,6 @@
 from django.dispatch import Signal
 
 traffic_wanted = Signal()  # gateway_id: what is wanted of it changed
-unit_troubled = Signal()  # launch_id: its unit was judged to hang, or is being taken down for a cause
+unit_troubled = (
+    Signal()
+)  # launch_id: its unit was judged to hang, or is being taken down for a cause

@@ -22,6 +22,7 @@ class RunningConsole:
     lab: Any
     run_child: Callable[..., Child]
     key_file: str
+    time_scale: float = 10.0
     hands: list[Child] = field(default_factory=list)
     watches: list[Child] = field(default_factory=list)
     conductors: list[Child] = field(default_factory=list)
@@ -67,7 +68,8 @@ class RunningConsole:
         return self._run(["manage.py", command], **env)
 
     def _run(self, argv: list[str], **env: str) -> Child:
-        return self.run_child(argv, SSH_KEY_FILE=self.key_file, LAB="1", TIME_SCALE="10", **env)
+        scale = str(self.time_scale)
+        return self.run_child(argv, SSH_KEY_FILE=self.key_file, LAB="1", TIME_SCALE=scale, **env)
 
     def tick(self) -> None:
         from fleet import tasks

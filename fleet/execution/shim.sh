@@ -351,8 +351,9 @@ scratch_file() { # unlinked at once, so that a killed shim leaves nothing; reach
     tmp=/proc/$$/fd/7
 }
 sweep_scratch() { # what shims left that were killed before they could remove it: ours, and an hour old
-    find /dev/shm /tmp "$root" -maxdepth 1 '(' -type f -o -type d ')' -user "$(id -u)" -mmin +60 \
-        '(' -name 'flotilla.*' -o -path "$root/argv.??????" ')' -exec rm -rf {} + 2>/dev/null
+    # A box ends in a number: a directory that somebody named like it is somebody's.
+    find /dev/shm /tmp "$root" -maxdepth 1 -user "$(id -u)" -mmin +60 '(' -type f -name 'flotilla.??????' -o \
+        -type d -name 'flotilla.*' ! -name 'flotilla.*[!0-9]*' -o -path "$root/argv.??????" ')' -exec rm -rf {} + 2>/dev/null
 }
 scratch_box() { # a directory of our own, gone with us unless we are killed outright
     for at in /dev/shm /tmp "$root"; do box=$at/flotilla.$$; mkdir -m 700 "$box" 2>/dev/null && break; box=''; done

@@ -4,10 +4,10 @@ import pytest
 
 from fleet.lab import containers
 from tests.browser.web import chromium_path, open_browser, sign_in, web_server
-from tests.flows.conftest import bare_console
+from tests.flows.conftest import bare_console, time_scale
 from tests.waiting import wait_until
 
-__all__ = ["bare_console"]
+__all__ = ["bare_console", "time_scale"]
 
 pytestmark = [
     pytest.mark.browser,

@@ -15,12 +15,13 @@ from tests.browser.test_flow import (
     real_passwords,
     running_engines,
     shows,
+    time_scale,
     whole_console,
 )
 from tests.browser.web import open_browser
 from tests.waiting import wait_until
 
-__all__ = ["bare_console", "pytestmark", "real_passwords", "whole_console"]
+__all__ = ["bare_console", "pytestmark", "real_passwords", "time_scale", "whole_console"]
 
 MOST_TABS = 120
 # What has the focus: whether it is what is sought, whether a ring shows it, and whether it is in sight.

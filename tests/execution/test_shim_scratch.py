@@ -47,11 +47,16 @@ def test_a_listing_removes_what_a_killed_probe_left_an_hour_ago(node: LocalNode)
         for pid in (shim.pid, *_below(shim.pid)):
             os.kill(pid, signal.SIGKILL)
         shim.wait(timeout=20)
-    node.call("list", "all")
-    assert box.exists(), "it is not old yet"
-    grow_old(box)
-    node.call("list", "all")
-    assert not box.exists()
+    other = Path(f"/tmp/flotilla.state-{shim.pid}")
+    other.mkdir()
+    try:
+        node.call("list", "all")
+        assert box.exists(), "it is not old yet"
+        grow_old(box), grow_old(other)
+        node.call("list", "all")
+        assert (box.exists(), other.exists()) == (False, True)
+    finally:
+        other.rmdir()
 
 
 @contextmanager

@@ -9,14 +9,22 @@ from tests.consoles import RunningConsole
 
 
 @pytest.fixture
-def bare_console(lab, run_child, redis_client, transactional_db, settings) -> RunningConsole:
-    """Seeded nodes and the watch; no hand yet. Time runs ten times as fast."""
+def time_scale() -> float:
+    """How much faster the console's clock runs; a test that restarts processes has a slower one of its own."""
+    return 10.0
+
+
+@pytest.fixture
+def bare_console(
+    lab, run_child, redis_client, transactional_db, settings, time_scale
+) -> RunningConsole:
+    """Seeded nodes and the watch; no hand yet."""
     from django.core.management import call_command
 
-    settings.TIME_SCALE = 10.0
+    settings.TIME_SCALE = time_scale
     settings.IS_REHEARSAL = True
     call_command("seed", inventory=str(lab.directory / "inventory.json"))
-    running = RunningConsole(lab, run_child, str(lab.key_path))
+    running = RunningConsole(lab, run_child, str(lab.key_path), time_scale)
     running.start_watch()
     return running
 
