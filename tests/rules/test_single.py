@@ -77,7 +77,9 @@ def test_a_launcher_of_whole_nodes_takes_no_list_of_cards():
 @pytest.mark.parametrize(("cards", "is_met"), [(range(8), True), ((0, 1, 2, 3, 5, 6, 7), False)])
 def test_its_own_cards_must_answer_and_others_do_not_matter(cards, is_met):
     answers = {"gpus": Answer(0, "".join(f"GPU {n}: NVIDIA H100\n" for n in cards))}
-    problems = [text for text in judge_preflight(content_on([4]), answers) if "GPUs that answer:" in text]
+    problems = [
+        text for text in judge_preflight(content_on([4]), answers) if "GPUs that answer:" in text
+    ]
     assert (problems == []) == is_met
 
 
