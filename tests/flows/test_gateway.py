@@ -202,6 +202,7 @@ def test_units_serve_through_the_proxy_and_it_does_what_is_wanted(console, gatew
     )
 
 
+@pytest.mark.long  # in a rollout every drain meets streams as well
 def test_a_unit_is_stopped_only_when_its_long_stream_has_ended(console, gateway, units):
     from releases.models import Drain
     from releases.services.launches import launch_stop
