@@ -43,11 +43,13 @@ def in_sight(ground: Ground) -> Outcome:
         page = browser.new_context(viewport={"width": 1440, "height": 900}).new_page()
         sign_in(page, base, "ana")
         rows = [delay for n in range(REPS) for delay in scene.gate_rows(page, base, n)]
-        incidents = [scene.incident(page, base) for _ in range(REPS)]
+        incident = scene.incident(
+            page, base
+        )  # a launch gets one case, whatever happens to it again
     median = {
         "weight": statistics.median(weights),
         "gate_row": statistics.median(rows),
-        "incident": statistics.median(incidents),
+        "incident": incident,
     }
     aims = {"weight": WEIGHT_S, "gate_row": GATE_ROW_S, "incident": INCIDENT_S}
     return Outcome(
@@ -64,8 +66,11 @@ class _Scene:
     """A unit that serves through the lab's proxy, and the processes of a console."""
 
     def __init__(self, ground: Ground):
+        from django.conf import settings
         from django.core.management import call_command
 
+        # As the web process will check; the tests' own hasher is a quick one that it does not know.
+        settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.Argon2PasswordHasher"]
         lab = ground.lab(2)
         ground.database  # noqa: B018
         call_command("seed", inventory=str(lab.directory / "inventory.json"), stdout=sys.stderr)
@@ -131,9 +136,7 @@ class _Scene:
     def incident(self, page: Any, base: str) -> float:
         """Let the unit be judged to hang; return the seconds until its incident stands on the page."""
         from fleet.models import Replica
-        from runbooks.models import Incident
 
-        Incident.objects.all().delete()
         page.goto(f"{base}/incidents/")
         page.evaluate(_WATCH, ["a[href^='/incidents/INC-']"])
         launch = self._fresh()
