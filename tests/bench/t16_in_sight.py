@@ -109,12 +109,15 @@ class _Scene:
 
     def weight(self, value: int) -> float:
         """Want another weight; return the seconds until the proxy was read back with it."""
-        from releases.services.endpoints import endpoint_agrees, endpoint_of, endpoint_set
+        from releases.models import Endpoint
+        from releases.services.endpoints import endpoint_agrees, endpoint_set
 
         begun = time.monotonic()
         endpoint_set(launch=self.launch, weight=value, actor=_actor(), reason="bench")
         wait_until(
-            lambda: endpoint_agrees(endpoint_of(self.launch)), timeout_s=60, what="the read-back"
+            lambda: endpoint_agrees(Endpoint.objects.get(launch=self.launch)),
+            timeout_s=60,
+            what="the read-back",
         )
         return time.monotonic() - begun
 

@@ -11,12 +11,10 @@ from fleet.lab import gateway, procs
 from fleet.lab.node import Lab
 from fleet.lab.place import LabError
 from tests.lab.conftest import Run, claimed_block, ssh_runner
+from tests.needs import needs_haproxy
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.lab
-needs_haproxy = pytest.mark.skipif(
-    not gateway.find_proxy(), reason="no haproxy; run `make install` as root"
-)
 CONFIG = """\
 defaults
   mode http
@@ -130,8 +128,13 @@ def test_a_killed_proxy_is_gone(two: Lab) -> None:
 @pytest.mark.usefixtures("proxy")
 def test_a_stopped_proxy_says_nothing_until_it_goes_on(two: Lab) -> None:
     two.fault("gateway", "gateway.stop")
-    states = [procs.stat_fields(pid)[0] for pid in gateway.proxies(two.gateway())]
-    assert states == ["T"]
+
+    def states() -> list[str]:
+        pids = gateway.proxies(two.gateway())
+        return [fields[0] for pid in pids if (fields := procs.stat_fields(pid))]
+
+    # A signal that was sent is acted on a moment later.
+    wait_until(lambda: states() == ["T"], what="the proxy to stand still")
     assert _answer(two.gateway_row(), 0.5) == "silent"
     assert [row["is_cleared"] for row in two.clear("gateway")] == [True]
     assert _answer(two.gateway_row()) == "up"
