@@ -6,7 +6,7 @@ One open drain for each launch. Not in charge of stopping the unit (launches.py)
 from __future__ import annotations
 
 import logging
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
@@ -34,6 +34,8 @@ log = logging.getLogger(__name__)
 
 ACTOR = "drain"
 DEADLINE_S = 600.0  # how long a unit may finish what it runs; source: NUMBERS.md
+# A session that asks again until the deadline has one answer under way when it is closed, and no engine was read since.
+CLOSING_S = 10.0
 _AT_WORK = ("vllm:num_requests_running", "vllm:num_requests_waiting")
 
 
@@ -175,7 +177,16 @@ def _seen(drain: Drain, endpoint: Endpoint) -> rules.DrainSeen:
         running_by_proxy=endpoint.seen_running,
         running_by_engine=_running_by_engine(drain),
         is_fresh=is_fresh(endpoint.seen_at),
-        is_over_deadline=timezone.now() >= drain.deadline_at,
+        is_over_deadline=timezone.now() >= _deadline(drain),
+    )
+
+
+def _deadline(drain: Drain) -> datetime:
+    """Return when what still runs is cut: not at the moment in which a drain closes."""
+    if drain.state != rules.CLOSING:
+        return drain.deadline_at
+    return max(
+        drain.deadline_at, drain.state_at + timedelta(seconds=CLOSING_S / settings.TIME_SCALE)
     )
 
 

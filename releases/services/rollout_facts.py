@@ -14,7 +14,7 @@ from releases.rules.rollout import Guard, GuardFacts, guards
 from releases.rules.triggers import FIRED, NO_DATA
 from releases.rules.waves import AWAITING, PENDING, Strategy
 from releases.selectors.incidents import open_incidents
-from releases.services.launches import launch_preview, place_refusals
+from releases.services.launches import Preview, launch_preview, place_refusals
 from releases.services.spares import spare_floor, spares_usable
 
 # A unit that is ready without traffic carries none of what was promised: its gate may have refused it.
@@ -39,6 +39,10 @@ def strategy_of(rollout: Rollout) -> Strategy:
 
 def guard_facts(rollout: Rollout, wave: Wave) -> GuardFacts:
     """Gather what the guards of a wave judge. A constant number of queries, and a plan rendered."""
+    return _judged(rollout, wave, _preview(rollout, wave))
+
+
+def _judged(rollout: Rollout, wave: Wave, preview: Preview | None) -> GuardFacts:
     pool, unit = rollout.pool, wave.replica
     units = list(pool.replicas.all())
     others = [one for one in units if unit is None or one.pk != unit.pk]
@@ -46,7 +50,8 @@ def guard_facts(rollout: Rollout, wave: Wave) -> GuardFacts:
         unit=unit.name if unit else canary_name(rollout),
         old_release=wave.old_release.public_id if wave.old_release else "",
         new_release=rollout.new_release.public_id,
-        plan_sha256=_plan(rollout, wave),
+        # That of the release where the nodes are not chosen yet.
+        plan_sha256=preview.plan_sha256 if preview else rollout.new_release.content_sha256,
         capacity_after=sum(one.shown_state in COUNTED and not one.is_canary for one in others),
         capacity_promised=pool.promised_units,
         spares_after=spares_usable() - (canary_nodes(rollout) if unit is None else 0),
@@ -132,12 +137,13 @@ def incident_names(pool: Pool, units: list[Replica]) -> tuple[str, ...]:
 
 def wave_facts(rollout: Rollout, wave: Wave) -> dict[str, Any]:
     """Return what the card of a wave shows and its signature binds."""
+    preview = _preview(rollout, wave)
     return (
-        _shown(guard_facts(rollout, wave))
+        _shown(_judged(rollout, wave, preview))
         | _work(rollout, wave)
         | {
             "release_sha256": rollout.new_release.content_sha256,
-            "commands": _commands(rollout, wave),
+            "commands": _commands(preview),
             "gates": _gates(rollout, wave),
         }
     )
@@ -207,18 +213,16 @@ def _nodes(replica: Replica) -> list[str]:
     return list(rows.values_list("node__host__name", flat=True))
 
 
-def _plan(rollout: Rollout, wave: Wave) -> str:
-    """The plan's hash; that of the release where the nodes are not chosen yet."""
+def _preview(rollout: Rollout, wave: Wave) -> Preview | None:
+    """Render the plan of a wave's unit; None where its nodes are not chosen yet."""
     if wave.replica is None:
-        return rollout.new_release.content_sha256
-    return launch_preview(replica=wave.replica, release=rollout.new_release).plan_sha256
+        return None
+    return launch_preview(replica=wave.replica, release=rollout.new_release)
 
 
-def _commands(rollout: Rollout, wave: Wave) -> list[list[Any]]:
-    """Return [node, words] of each node as its plan has them; empty where the nodes are not chosen yet."""
-    if wave.replica is None:
-        return []
-    plan = launch_preview(replica=wave.replica, release=rollout.new_release).plan
+def _commands(preview: Preview | None) -> list[list[Any]]:
+    """Return [node, words] of each node as the plan has them; empty where the nodes are not chosen yet."""
+    plan = preview.plan if preview else {}
     return [[place["node"], place["argv"]] for place in plan.get("positions", [])]
 
 

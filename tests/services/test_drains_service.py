@@ -62,6 +62,10 @@ def is_late(drain: Drain) -> None:
     Drain.objects.filter(pk=drain.pk).update(deadline_at=timezone.now() - timedelta(seconds=1))
 
 
+def closed_long_ago(drain: Drain) -> None:
+    Drain.objects.filter(pk=drain.pk).update(state_at=timezone.now() - timedelta(minutes=1))
+
+
 def closing(gateway, launch) -> Drain:
     drain = start(launch)
     proxy_says(gateway)
@@ -97,9 +101,24 @@ def test_what_still_runs_at_the_deadline_is_cut_and_counted(gateway, launch):
     is_late(drain)
     assert advanced(drain).state == "closing"
     proxy_says(gateway, glm52_r1={"running": 3})
+    closed_long_ago(drain)
     assert advanced(drain).state == "cut"
     assert drain.cut == 3
     assert "requests cut: 3" in said(drain.explanation)
+
+
+def test_a_session_that_asks_until_the_deadline_gets_its_last_answer(gateway, launch):
+    drain = start(launch)
+    proxy_says(gateway, glm52_r1={"running": 1})
+    is_late(drain)
+    assert advanced(drain).state == "closing"
+    proxy_says(gateway, glm52_r1={"running": 1})
+    assert advanced(drain).state == "closing"
+    proxy_says(gateway)
+    assert advanced(drain).state == "closing", "the engine was not read since"
+    engine_says(launch, running=0)
+    assert advanced(drain).state == "drained"
+    assert drain.cut is None
 
 
 def test_an_old_read_back_proves_nothing(gateway, launch):
