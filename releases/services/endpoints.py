@@ -93,9 +93,9 @@ def endpoint_set(
 ) -> Endpoint:
     """Want another weight (percent of a full unit) or mode for a launch; wanting what is wanted changes nothing.
 
-    A weight above 0 without a mode puts a drained or closed unit back into traffic: it would be none there. More
-    weight than it has takes a passed gate (law 2), but for `is_return`: a rollout takes its unit back to what served
-    there before. Raises EndpointMissing, Ungated, ValueError.
+    A weight above 0 without a mode puts a drained or closed unit back into traffic: it would be none there. More new
+    sessions than it gets now take a passed gate (law 2), but for `is_return`: a rollout takes its unit back to what
+    served there before. Raises EndpointMissing, Ungated, ValueError.
     """
     if weight is not None:
         # The launch before its endpoint, as whoever moves it locks them.
@@ -105,12 +105,12 @@ def endpoint_set(
         raise EndpointMissing(f"{launch} is behind no gateway")
     if weight and mode is None:
         mode = rules.READY
-    wanted = {
+    wanted: dict[str, Any] = {
         "weight": endpoint.weight if weight is None else _checked(weight),
         "mode": endpoint.mode if mode is None else Endpoint.Mode(mode).value,
     }
-    before = {"weight": endpoint.weight, "mode": endpoint.mode}
-    if wanted["weight"] > endpoint.weight and not is_return:
+    before: dict[str, Any] = {"weight": endpoint.weight, "mode": endpoint.mode}
+    if _share(**wanted) > _share(**before) and not is_return:
         _demand_gated(launch)
     if weight is not None:
         _note_given(launch, weight)
@@ -175,6 +175,11 @@ def _checked(weight: int) -> int:
     if not 0 <= weight <= rules.WEIGHT_MAX:
         raise ValueError(f"weight {weight}: expected 0 to {rules.WEIGHT_MAX}")
     return weight
+
+
+def _share(weight: int, mode: str) -> int:
+    """Return what a unit gets of new sessions, in percent of a full unit."""
+    return weight if mode == rules.READY else 0
 
 
 def _demand_gated(launch: Launch) -> None:

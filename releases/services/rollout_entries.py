@@ -36,7 +36,9 @@ def _take_back(rollout: Rollout, wave: Wave, launch: Launch, actor: Actor) -> st
     is_old = launch.release_id != rollout.new_release_id
     if rollout.state == rules.PAUSED and is_old and _is_drained_by(wave, launch):
         # Nobody has to lose a request while people decide. On the way back the wave's rule does this itself.
-        endpoint_set(launch=launch, mode=Endpoint.Mode.READY, actor=actor, reason=reason)
+        endpoint_set(
+            launch=launch, mode=Endpoint.Mode.READY, actor=actor, reason=reason, is_return=True
+        )
         return say("Halted while %(unit)s drained: it is in traffic again.", unit=unit)
     runs = list(launch.gate_runs.filter(state__in=LIVE, purpose__startswith=f"{wave.purpose}/"))
     for run in runs:

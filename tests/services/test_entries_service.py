@@ -181,6 +181,15 @@ class TestUngated:
             endpoint_set(launch=launch, weight=60, actor=make_actor())
         assert endpoint_set(launch=launch, weight=10, actor=make_actor()).weight == 10
 
+    @pytest.mark.parametrize("mode", ["drain", "maint"])
+    def test_a_unit_whose_gate_failed_while_it_drained_does_not_come_back(self, launch, mode):
+        give(launch, 50)
+        endpoint_set(launch=launch, mode=mode, actor=make_actor())
+        GateRun.objects.create(launch=launch, purpose="x", checks=["transport"], state="failed")
+        with pytest.raises(Ungated):
+            endpoint_set(launch=launch, weight=50, actor=make_actor())
+        assert endpoint(launch).mode == mode
+
     def test_a_run_that_proved_nothing_takes_no_pass_away(self, launch):
         give(launch, 50)
         GateRun.objects.create(launch=launch, purpose="x", checks=list(CHECKS), state="expired")
