@@ -12,7 +12,7 @@ import pytest
 from django.utils import translation
 
 from tests import services, waiting
-from tests.children import Child, end_child, start_child
+from tests.children import Child, end_children, start_child
 
 ROOT = Path(__file__).resolve().parents[1]
 _PURE = (
@@ -141,8 +141,8 @@ def run_child(tmp_path: Path, child_env: dict[str, str]) -> Iterator[Callable[..
         return children[-1]
 
     yield run
-    for child in reversed(children):
-        end_child(child)
+    end_children(children)
+    for child in children:
         print(f"--- {' '.join(map(str, child.args))}\n{child.log[-4000:]}")
 
 

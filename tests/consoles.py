@@ -4,6 +4,7 @@ The ticks are driven by the test, or by real conductors when the test starts the
 """
 
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -85,9 +86,14 @@ class RunningConsole:
         """Tick and look until `predicate()` is true; its value comes back."""
 
         def tick_and_look() -> Any:
+            begun = time.monotonic()
             if not self.conductors:
                 self.tick()
-            return predicate()
+            found = predicate()
+            if not found:
+                # Half of the time for the hands, the watch and the nodes, which may have no other core.
+                time.sleep(time.monotonic() - begun)
+            return found
 
         try:
             return wait_until(tick_and_look, timeout_s=timeout_s, what=what)

@@ -1,4 +1,4 @@
-"""Fills an empty console with the rehearsal fleet: nodes, pools, units and the four accounts. Safe to repeat.
+"""Fills an empty console with the rehearsal fleet: nodes, pools, units and the accounts. Safe to repeat.
 
 The accounts exist only on a loopback console with its lab on; console/auth.py refuses them everywhere else.
 """
@@ -24,7 +24,14 @@ from fleet.services.trail import Actor, trail_add, trail_add_all, trail_entry
 
 LAB_GROUP = "lab-accounts"
 LAB_PASSWORD = "flotilla"
-LAB_PEOPLE = {"ana": "operator", "bo": "approver", "chen": "viewer", "dana": "admin"}
+# Two approvers: going on after a trigger takes two signatures.
+LAB_PEOPLE = {
+    "ana": "operator",
+    "bo": "approver",
+    "chen": "viewer",
+    "dana": "admin",
+    "eli": "approver",
+}
 
 _POOLS: tuple[dict[str, Any], ...] = (
     {"slug": "glm51", "name": "GLM-5.1", "tone": "p51", "shape": "PP2 × TP8", "unit_nodes": 2},
@@ -101,7 +108,7 @@ def host_seed(row: Mapping[str, Any], *, actor: Actor) -> Host:
 
 @transaction.atomic
 def people_seed(*, actor: Actor) -> list[str]:
-    """Create the lab's four accounts that do not exist yet; returns their names."""
+    """Create the lab's accounts that do not exist yet; returns their names."""
     group, _ = Group.objects.get_or_create(name=LAB_GROUP)
     users, made = get_user_model().objects, []
     for name, role in LAB_PEOPLE.items():

@@ -89,11 +89,17 @@ def test_a_key_that_was_flagged_as_changed_is_not_pinned_by_seeding():
     assert Host.objects.get(name="h100-001").key_state == "changed"
 
 
-def test_the_four_accounts_have_their_roles_and_are_made_once():
+def test_the_accounts_have_their_roles_and_are_made_once():
     assert people_seed(actor=make_actor()) == list(LAB_PEOPLE)
     assert people_seed(actor=make_actor()) == []
     grants = {grant.user.username: grant.role for grant in RoleGrant.objects.filter(pool=None)}
-    assert grants == {"ana": "operator", "bo": "approver", "chen": "viewer", "dana": "admin"}
+    assert grants == {
+        "ana": "operator",
+        "bo": "approver",
+        "chen": "viewer",
+        "dana": "admin",
+        "eli": "approver",
+    }
 
 
 GATEWAY = {
@@ -175,7 +181,7 @@ class TestCommand:
         assert "accounts not seeded" in said.err
         assert not RoleGrant.objects.exists()
         said = self.run(capsys, **lab, IS_LOOPBACK=True)
-        assert "accounts: ana, bo, chen, dana" in said.out
+        assert "accounts: ana, bo, chen, dana, eli" in said.out
 
     @pytest.mark.parametrize(
         ("proxy", "words"),
