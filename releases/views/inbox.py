@@ -55,10 +55,12 @@ def signable(user: Any, waiting: Iterable[Approval]) -> list[Approval]:
 
 
 def incidents_drawn() -> list[tuple[OpenIncident, str, Mark]]:
-    """Return every open incident with its title in words and the mark of its state."""
+    """Return every open incident with its title in words and the mark of its state; those that harm users first."""
+    # Sorting keeps the order of its equals: the newest first.
+    urgent_first = sorted(open_incidents(), key=lambda incident: incident.state == "mitigated")
     return [
         (incident, said(incident.title, _), mark_of("incident", incident.state))
-        for incident in open_incidents()
+        for incident in urgent_first
     ]
 
 
