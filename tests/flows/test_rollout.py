@@ -36,6 +36,7 @@ def pool(console) -> Any:
     return serving_pool(console)
 
 
+@pytest.mark.long  # test_rollout_shot_at.py walks the same way, shot at
 def test_a_canary_then_unit_by_unit_to_its_end_without_a_lost_request(console, pool):
     from fleet.models import Member
     from releases.models import Launch
