@@ -3,11 +3,12 @@
 import pytest
 
 from fleet.lab import containers
-from tests.browser.web import chromium_path, open_browser, sign_in, web_server
+from tests.browser.web import chromium_path, open_browser, sign_in
+from tests.browser.whole import real_passwords, speak, whole_console
 from tests.flows.conftest import bare_console, time_scale
 from tests.waiting import wait_until
 
-__all__ = ["bare_console", "time_scale"]
+__all__ = ["bare_console", "real_passwords", "time_scale", "whole_console"]
 
 pytestmark = [
     pytest.mark.browser,
@@ -20,22 +21,6 @@ UNIT = "glm52-r1"
 READY_MS = 240_000
 # Number of the newest line of the first node that the page shows.
 NEWEST_LINE = "Math.max(...Array.from(document.querySelectorAll('.ln[id^=L0]'), e => +e.dataset.n))"
-
-
-@pytest.fixture
-def real_passwords(settings) -> None:
-    """Hash as the web process will check; the tests' own hasher is a quick one it does not know."""
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.Argon2PasswordHasher"]
-
-
-@pytest.fixture
-def whole_console(real_passwords, bare_console, tmp_path, child_env):
-    """Web, two hands, the watch and a conductor over two nodes; yields the web address too."""
-    bare_console.start_hand()
-    bare_console.start_hand()
-    bare_console.start_conductor()
-    with web_server(tmp_path, **{**child_env, "TIME_SCALE": "10"}) as base:
-        yield bare_console, base
 
 
 @pytest.mark.parametrize("language", ["en", "zh-hans"])
@@ -55,12 +40,6 @@ def test_probe_launch_follow_break_and_stop_by_clicks(whole_console, language):
         launch(page, base)
         stop(console, page, base)
         assert troubles == []
-
-
-def speak(page, language: str) -> None:
-    if page.locator("html").get_attribute("lang") != language:
-        page.click(f'.statusbar button[value="{language}"]')
-    assert page.locator("html").get_attribute("lang") == language
 
 
 def probe_all(page, base: str) -> None:

@@ -41,6 +41,28 @@ def serving_pool(console, units: int = 2) -> Any:
     return pool
 
 
+def serving_unit(console) -> Any:
+    """The launch of a pool's only unit, in traffic on two nodes; the nodes besides are spares."""
+    from fleet.models import Member
+    from releases.models import Launch, Release
+    from releases.services.gateway_seed import gateway_seed
+    from releases.services.launches import launch_create
+
+    gateway_seed(console.lab.gateway_row(), actor=make_actor("rule:seed"))
+    replica = Member.objects.filter(replica__name="glm52-r1").first().replica
+    Member.objects.exclude(replica=replica).delete()
+    release = Release.objects.filter(pool=replica.pool).order_by("pk").first()
+    launch = launch_create(replica=replica, release=release, actor=make_actor())
+
+    def serves() -> bool:
+        launch.refresh_from_db()
+        assert launch.state in Launch.LIVE, said(launch.cause)
+        return Launch.objects.get(pk=launch.pk).replica.shown_state == "serving"
+
+    console.until(serves, "the unit to serve", PATIENCE_S)
+    return launch
+
+
 def serving(pool) -> dict[str, int]:
     """Units that serve by the proxy's own word, with their release."""
     from releases.models import Endpoint

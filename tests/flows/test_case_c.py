@@ -6,6 +6,7 @@ import pytest
 
 from fleet.rules.message import said
 from tests.factories import make_actor, make_person
+from tests.flows.pools import serving_unit
 from tests.needs import four_nodes, needs_haproxy
 
 pytestmark = [
@@ -18,25 +19,7 @@ pytestmark = [
 
 @pytest.fixture
 def serving(console):
-    """The pool's only unit, in traffic; the two other nodes are spares."""
-    from fleet.models import Member
-    from releases.models import Launch, Release
-    from releases.services.gateway_seed import gateway_seed
-    from releases.services.launches import launch_create
-
-    gateway_seed(console.lab.gateway_row(), actor=make_actor("rule:seed"))
-    replica = Member.objects.filter(replica__name="glm52-r1").first().replica
-    Member.objects.exclude(replica=replica).delete()
-    release = Release.objects.filter(pool=replica.pool).order_by("pk").first()
-    launch = launch_create(replica=replica, release=release, actor=make_actor())
-
-    def serves() -> bool:
-        launch.refresh_from_db()
-        assert launch.state in Launch.LIVE, said(launch.cause)
-        return Launch.objects.get(pk=launch.pk).replica.shown_state == "serving"
-
-    console.until(serves, "the unit to serve", timeout_s=300)
-    return launch
+    return serving_unit(console)
 
 
 def steps(run) -> dict[str, str]:
