@@ -160,6 +160,8 @@ def _check_base(request: HttpRequest, entry: policy.Entry, kwargs: dict[str, Any
             [_BASE_LOCK_CLASS, f"{entry.scope}:{name}"],
         )
     subject = scope_object(entry.scope, name)
+    if subject is not None and entry.part:
+        subject = subject.part(kwargs[entry.part])
     if subject is not None:  # the view answers 404
         base = request.POST.get("base_version") or request.headers.get("If-Match", "").strip('"')
         version_check(subject, base or None)

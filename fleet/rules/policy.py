@@ -26,13 +26,15 @@ class Entry:
 
     `scope` names the object in the address whose pool decides (node, replica, pool); `body` leaves the objects
     to the service that gets them; without a scope the whole fleet is meant. `is_versioned`: a write carries the
-    version of that object. `is_start`: counts against the starts of a person in a minute.
+    version of that object, or of its part that the word `part` of the address names. `is_start`: counts against the
+    starts of a person in a minute.
     """
 
     read: frozenset[str] = NOBODY
     write: frozenset[str] = NOBODY
     scope: str = ""
     is_versioned: bool = False
+    part: str = ""
     is_start: bool = False
     is_keyless: bool = False
 
@@ -110,7 +112,7 @@ PERMISSIONS: dict[str, Entry] = {
     "run-start": Entry(write=ACT, scope="run", is_versioned=True),
     # taking over and aborting must not wait for a fresh page: a run moves by itself
     "run-halt": Entry(write=ACT, scope="run"),
-    "step-act": Entry(write=ACT, scope="run", is_versioned=True),
+    "step-act": Entry(write=ACT, scope="run", is_versioned=True, part="step"),
     # the record
     "evidence": Entry(read=READ),
     "audit": Entry(read=READ),

@@ -57,6 +57,10 @@ class Run(models.Model):
     def public_id(self) -> str:
         return f"RUN-{self.pk:04d}"
 
+    def part(self, step_id: str) -> "RunStep | None":
+        """Return the step whose version a form about it carries: other steps move on under an open page."""
+        return self.steps.select_related("run").filter(step_id=step_id).first()
+
     @property
     def topic(self) -> str:
         return f"run-{self.public_id}"
@@ -86,6 +90,7 @@ class RunStep(models.Model):
     started_at = models.DateTimeField(null=True)
     deadline_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
+    version = models.PositiveIntegerField(default=1)
 
     class Meta:
         ordering = ["run", "position"]
@@ -93,6 +98,9 @@ class RunStep(models.Model):
             models.UniqueConstraint(fields=["run", "position"], name="run_position_once"),
             models.UniqueConstraint(fields=["run", "step_id"], name="run_step_once"),
         ]
+
+    def __str__(self) -> str:
+        return self.run.public_id
 
     @property
     def purpose(self) -> str:

@@ -54,9 +54,10 @@ def step_move(
         raise IllegalMove(f"{step.run} {step.step_id}: {before} > {to} is not in the table")
     if to in _STEP_ENDED:
         changes["ended_at"] = now
-    RunStep.objects.filter(pk=step.pk).update(state=to, explanation=explanation, **changes)
-    # An open page posts the version that it showed: a step that moved is news to it.
-    Run.objects.filter(pk=step.run_id).update(version=F("version") + 1)
+    # A form about a step carries the step's version: it is not stale because the run goes on elsewhere.
+    RunStep.objects.filter(pk=step.pk).update(
+        state=to, explanation=explanation, version=F("version") + 1, **changes
+    )
     step.refresh_from_db()
     trail_add(
         actor=actor,

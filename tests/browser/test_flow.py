@@ -4,7 +4,7 @@ import pytest
 
 from fleet.lab import containers
 from tests.browser.web import chromium_path, open_browser, sign_in
-from tests.browser.whole import real_passwords, speak, whole_console
+from tests.browser.whole import real_passwords, shows, speak, whole_console
 from tests.flows.conftest import bare_console, time_scale
 from tests.waiting import wait_until
 
@@ -59,14 +59,6 @@ def launch(page, base: str) -> None:
     wait_until_enabled(page)
     page.click("button.primary")
     shows(page, ".phead .st.ok, .phead .chip.ok")
-
-
-def shows(page, selector: str) -> None:
-    """Wait for a sign; when it does not come, say what the page shows instead."""
-    try:
-        page.locator(selector).first.wait_for(timeout=READY_MS)
-    except Exception as late:
-        raise AssertionError(f"{late}\n{page.url}\n{page.inner_text('main')[:2000]}") from None
 
 
 def wait_until_enabled(page) -> None:

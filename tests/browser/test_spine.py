@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.browser.web import chromium_path, open_browser, sign_in
-from tests.browser.whole import real_passwords, speak, whole_console
+from tests.browser.whole import real_passwords, shows, speak, whole_console
 from tests.flows.conftest import bare_console, probe_all, time_scale
 from tests.flows.ledger import ledger_of, named_by_the_console
 from tests.flows.pools import PATIENCE_S, serving, serving_pool, serving_unit
@@ -130,7 +130,7 @@ def carried_on(who: People, rollout: Any, is_there: Callable[[], bool]) -> Calla
 
 def state_comes(page: Any, what: str, state: str) -> None:
     """The open page says so by itself."""
-    page.wait_for_selector(f"#{what}-state[data-state={state}]", timeout=SEEN_MS)
+    shows(page, f"#{what}-state[data-state={state}]")
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -223,7 +223,7 @@ def the_hardware_was_looked_at(page: Any) -> None:
 def confirm(page: Any, step: str, typed: str = "", node: str = "") -> None:
     """Confirm a step once its card stands on the open page."""
     card = page.locator(f"#card-{step}")
-    card.locator("button[value=confirm]").wait_for(timeout=SEEN_MS)
+    shows(page, f"#card-{step} button[value=confirm]")
     if typed:
         card.locator("input[name=typed]").fill(typed)
     if node and card.locator("[name=param-node]").count():

@@ -12,6 +12,8 @@ from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
 
+from django.db import connections
+
 from console.embedded import ports
 from tests.children import end_child, start_child
 from tests.waiting import wait_until
@@ -77,6 +79,7 @@ def open_browser() -> Iterator[Any]:
             yield browser
         finally:
             browser.close()
+            connections.close_all()  # what was opened within playwright's loop belongs to it
 
 
 def sign_in(page: Any, base: str, name: str, password: str = "flotilla") -> None:

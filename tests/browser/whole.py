@@ -8,6 +8,8 @@ import pytest
 
 from tests.browser.web import web_server
 
+READY_MS = 240_000  # patience with a busy machine
+
 
 @pytest.fixture
 def real_passwords(settings) -> None:
@@ -32,3 +34,11 @@ def speak(page: Any, language: str) -> None:
     if page.locator("html").get_attribute("lang") != language:
         page.click(f'.statusbar button[value="{language}"]')
     assert page.locator("html").get_attribute("lang") == language
+
+
+def shows(page, selector: str) -> None:
+    """Wait for a sign; when it does not come, say what the page shows instead."""
+    try:
+        page.locator(selector).first.wait_for(timeout=READY_MS)
+    except Exception as late:
+        raise AssertionError(f"{late}\n{page.url}\n{page.inner_text('main')[:2000]}") from None

@@ -366,7 +366,7 @@ def step_act() -> Write:
     step.state, run.state = run_rules.UNKNOWN, run_rules.WAITING
     step.save(), run.save()
     where = {"name": run.public_id, "step": step.step_id}
-    return Write(("step.passed",), where, {"act": "passed", "words": WHY}, run, said="step.passed")
+    return Write(("step.passed",), where, {"act": "passed", "words": WHY}, step, said="step.passed")
 
 
 # -- the tests

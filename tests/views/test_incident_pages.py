@@ -14,6 +14,7 @@ from runbooks.models import Incident, Run, RunStep
 from runbooks.rules import run as rules
 from runbooks.services.incidents import incident_open
 from runbooks.services.library import book_for
+from runbooks.services.run_moves import step_move
 from runbooks.services.run_tick import runs_advance
 from runbooks.services.runs import run_propose, run_start
 from tests.factories import (
@@ -73,9 +74,15 @@ def run(incident) -> Run:
 
 def post(client, path: str, **fields: str):
     """Send a form with a key of its own and the version that is shown now."""
-    shown = Run.objects.first() if path.startswith("/runs/") else Incident.objects.first()
-    fields = {"base_version": str(shown.version), **fields}
+    fields = {"base_version": str(shown_version(path)), **fields}
     return client.post(path, {"idempotency_key": str(uuid.uuid4()), **fields})
+
+
+def shown_version(path: str) -> int:
+    """The version of what an address is about: a step, a run or an incident."""
+    _, kind, _, *rest = path.split("/")
+    step = RunStep.objects.filter(step_id=rest[1]).first() if "steps" in rest else None
+    return (step or (Run if kind == "runs" else Incident).objects.first()).version
 
 
 def text_of(answer) -> str:
@@ -314,6 +321,23 @@ class TestRun:
             assert ("Skip this step" in text_of(ana.get(f"/runs/{run}/"))) is is_offered
             answer = post(ana, f"/runs/{run}/steps/{name}/", act="skipped", words="not needed")
             assert answer.status_code == (302 if is_offered else 409)
+
+    def test_a_form_about_a_step_is_stale_when_that_step_moved_and_not_when_others_did(
+        self, ana, run
+    ):
+        step = ask(run, "paths")
+        where, words = f"/runs/{run}/steps/paths/", {"act": "skipped", "words": "seen by hand"}
+        drawn = shown_version(where)
+        for name in ("lag", "hardware"):
+            other = run.steps.get(step_id=name)
+            RunStep.objects.filter(pk=other.pk).update(state=rules.AT_WORK)
+            other.refresh_from_db()
+            step_move(step=other, to=rules.UNKNOWN, explanation="", actor=make_actor("rule:run"))
+        step_move(step=step, to=rules.AT_WORK, explanation="", actor=make_actor("bo"))
+        step_move(step=step, to=rules.STEP_FAILED, explanation="", actor=make_actor("rule:run"))
+        stale = post(ana, where, base_version=str(drawn), **words)
+        assert (stale.status_code, "seen by hand" in text_of(stale)) == (409, True)
+        assert post(ana, where, base_version=str(drawn + 2), **words).status_code == 302
 
     def test_nothing_else_can_be_done_to_a_step(self, ana, run):
         ask(run, "stop")
