@@ -7,10 +7,12 @@ from collections.abc import Callable
 
 from fleet.readings.report import Report
 from fleet.readings.text import Readable, Rewound, decode, iter_line_batches, read_capped
+from fleet.readings.verdicts.bench import report_bench
 from fleet.readings.verdicts.fabric import report_fabric
 from fleet.readings.verdicts.kernel_log import report_kernel_log
 from fleet.readings.verdicts.metrics import report_metrics
 from fleet.readings.verdicts.nccl_log import report_nccl_log
+from fleet.readings.verdicts.nccl_tests import report_nccl_tests
 from fleet.readings.verdicts.nvidia_smi import report_nvidia_smi
 from fleet.readings.verdicts.topo import report_topo
 from fleet.readings.verdicts.vllm_log import report_vllm_log
@@ -47,6 +49,8 @@ READERS: dict[str, Callable[[Readable], Report]] = {
     "nvidia-smi": _whole(report_nvidia_smi),
     "fabric": _whole(report_fabric),
     "metrics": _whole(report_metrics),
+    "bench": _whole(report_bench),
+    "nccl-tests": report_nccl_tests,
     "vllm-log": lambda stream: report_vllm_log(iter_line_batches(stream)),
     "nccl-log": lambda stream: report_nccl_log(iter_line_batches(stream)),
     "kernel-log": lambda stream: report_kernel_log(iter_line_batches(stream)),
@@ -62,7 +66,19 @@ _MARKS: tuple[tuple[str, int, str], ...] = (
     ("nvidia-smi", 20, r"^\d+, .*\d (?:MiB|MHz|W|%)(?:,|$)"),
     ("topo", 20, r"-i command line argument must be used in conjunction"),
     ("nvidia-smi", 20, r"NVML|nvidia-smi: (?:command )?not found|communicate with the NVIDIA"),
-    ("nccl-tests", 60, r"^\S*\s*# nThread|# Avg bus bandwidth|# Out of bounds values"),
+    # One such line stands in a test's output, beside thousands of NCCL's where those are asked for.
+    (
+        "nccl-tests",
+        20_000,
+        r"nThread \d+ nGpus \d+ minBytes|Collective test (?:starting|concluded):",
+    ),
+    ("nccl-tests", 20_000, r"Avg bus bandwidth {0,8}:|Out of bounds values {0,8}:"),
+    ("nccl-tests", 60, r" \.\. .{1,300}: Test failure \S+:\d|\balgbw {1,8}busbw\b|algbw\(GB/s\)"),
+    (
+        "nccl-tests",
+        20,
+        r"^(?:\S{1,40}:)? {0,24}\d{1,15} {1,24}\d{1,15} {1,24}(?:float|half|bfloat16) ",
+    ),
     ("ib-write-bw", 60, r"#bytes\s+#iterations|RDMA_Write BW Test|RDMA_Write Bidirectional"),
     ("nccl-log", 2, r" NCCL (?:INFO|WARN) |Watchdog caught|^PGID +\||PEER_DEAD"),
     ("nccl-log", 2, r"NCCL version|ProcessGroupNCCL|communicator data|last enqueued work"),
@@ -76,6 +92,13 @@ _MARKS: tuple[tuple[str, int, str], ...] = (
     ("fabric", 20, r"^DEV\s+PORT\s+INDEX|Link layer: |^NAME +.*MOUNTPOINT|^Filesystem +"),
     ("fabric", 20, r'^\S+ +(?:UP|DOWN|UNKNOWN) |"blockdevices"|"ifname":|^NAME="'),
     ("bench", 60, r"Serving Benchmark Result|Request throughput \(req/s\)|\"request_throughput\""),
+    ("bench", 60, r"AIPerf \| |GuideLLM|guidellm|Benchmarking complete|Initial test run failed"),
+    (
+        "bench",
+        60,
+        r"subparser='bench'|\"endpoint_type\": |\(tok/s\):|^Throughput: [\d.]+ requests/s",
+    ),
+    ("bench", 60, r"^\s*(?:Mean|Median|P99) (?:TTFT|TPOT|ITL|E2EL) \(ms\):|% percentile latency: "),
     ("metrics", 20, r"^# (?:HELP|TYPE) |^DCGM_FI_|^vllm[:_]\w+\{|^nvidia_smi_"),
 )
 KINDS = (

@@ -97,6 +97,21 @@ class Rewound:
         return head
 
 
+class EndWatch:
+    """Passes a stream on and remembers whether it ended inside a line."""
+
+    def __init__(self, stream: Readable) -> None:
+        self._stream = stream
+        self.is_open = False
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return at most `size` bytes; empty at the end."""
+        part = self._stream.read(size)
+        if part:
+            self.is_open = not part.endswith(b"\n")
+        return part
+
+
 def iter_line_batches(stream: Readable) -> Iterator[list[bytes]]:
     """Yield batches of whole lines; a longer line than the cap keeps its head only.
 
