@@ -55,6 +55,18 @@ HOSTILE = [
     b"9" * 100_000,
     b"Model loading took " + b"9" * 50_000 + b" GiB and 1 seconds",
     "٣,٤ MiB\n".encode() * 10,
+    b"============ Serving Benchmark Result ============\n" * 3_000,
+    b"=" * 100_000 + b"\n" + b"=== A " * 10_000,
+    b"Mean TTFT (ms):" + b" " * 50_000 + b"1\n",
+    b'{"request_throughput": 1, "a": ' + b"[" * 100_000,
+    b'{"num_prompts": 1, "completed": "' + b'\\"' * 50_000,
+    b"| Benchmark |\n|---|\n" + b"|" * 50_000,
+    "┃ Metric ┃ avg ┃\n".encode() * 2_000 + "│".encode() * 10_000,
+    b"# nThread 1 nGpus 1 minBytes 1 maxBytes 99999999999999999999 step: 1(bytes) validation: 1\n"
+    * 99,
+    b"8 2 float sum -1 " * 5_000 + b"\n" + b"8 2 float\n" * 5_000,
+    b"# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 100.123\n" * 2_000,
+    b"Rank  0 Pid 1 on h device 0 [0x00] A\n" * 20_000,
 ]
 
 

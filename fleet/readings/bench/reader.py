@@ -38,11 +38,7 @@ def read_bench(text: str) -> BenchText:
     found = BenchText(ends_open=bool(text) and not text.endswith("\n"))
     json_lines: set[int] = set()
     if holds_json(text):
-        runs, torn = read_results(text)
-        for line in torn:
-            run = BenchRun("vllm", "json", line)
-            run.note("the JSON object has no end: it was cut", line)
-            runs.append(run)
+        runs = read_results(text)
         if runs and text.lstrip()[:1] in ("{", "["):
             return BenchText(runs, ends_open=found.ends_open)
         found.runs.extend(runs)

@@ -44,6 +44,12 @@ _AIPERF_TOTALS = {
     "goodput": "goodput_req_s",
 }
 _REQUIRED = ("completed", "duration", "request_throughput")
+# A pair at the head of an object that is whole because a comma follows it.
+_PAIR = re.compile(
+    r'\s{0,80}"(\w{1,80})": {0,4}("(?:[^"\\]|\\.){0,400}"|-?\d{1,24}(?:\.\d{1,24})?(?:e[+-]?\d{1,3})?'
+    r"|null|true|false)\s{0,80},",
+    re.IGNORECASE,
+)
 _OBJECTS_CAP = 256
 _KEYS_CAP = 300
 _START = re.compile(r"^[^\S\n]{0,16}[\[{]", re.MULTILINE)
@@ -57,13 +63,12 @@ def holds_json(text: str) -> bool:
     return _START.search(text) is not None and _IS_RESULT.search(text) is not None
 
 
-def read_results(text: str) -> tuple[list[BenchRun], list[int]]:
-    """Read every result object of a text; also the lines where JSON begins that does not end."""
+def read_results(text: str) -> list[BenchRun]:
+    """Read every result object of a text; of one that does not end, only the pairs at its head."""
     runs: list[BenchRun] = []
-    torn: list[int] = []
     decoder = json.JSONDecoder()
     at, line, counted = 0, 1, 0
-    while (start := _START.search(text, at)) is not None and len(runs) + len(torn) < _OBJECTS_CAP:
+    while (start := _START.search(text, at)) is not None and len(runs) < _OBJECTS_CAP:
         line += text.count("\n", counted, start.start())
         counted = start.start()
         try:
@@ -71,11 +76,25 @@ def read_results(text: str) -> tuple[list[BenchRun], list[int]]:
         except (ValueError, RecursionError):
             at = _next_line(text, start.end())
             if text[start.end() - 1] == "{" and _IS_RESULT.search(text[start.end() :][:65_536]):
-                torn.append(line)
+                runs.append(_read_torn(text, start.end(), line))
                 at = len(text) if "\n" not in text[start.end() :].rstrip() else at
             continue
         runs.extend(_runs_of(found, line))
-    return runs, torn
+    return runs
+
+
+def _read_torn(text: str, at: int, line: int) -> BenchRun:
+    head: dict[str, Any] = {}
+    while len(head) < _KEYS_CAP and (pair := _PAIR.match(text, at)) is not None:
+        raw, at = pair[2], pair.end()
+        try:
+            head[pair[1]] = json.loads(raw if raw[0] == '"' else raw.lower())
+        except ValueError:
+            break
+    run = _read_serving(head, line)
+    run.is_closed, run.problems = False, []
+    run.note("the JSON object has no end: it was cut", line)
+    return run
 
 
 def _next_line(text: str, at: int) -> int:

@@ -13,7 +13,7 @@ from fleet.readings.bench.run import BenchRun, parse_number
 from fleet.readings.log_prefix import skip_outer
 from fleet.readings.text import Line
 
-_BANNER = re.compile(r"={3,80} {0,8}([A-Z][\w ()/-]{0,60}?) {0,8}={3,80}")
+_BANNER = re.compile(r"(?<!=)={3,80} {0,8}([A-Z][\w ()/-]{0,60}?) {0,8}={3,80}")
 _CLOSING = re.compile(r"={20,120}")
 _SECTION = re.compile(r"-{2,80} ?([A-Z][\w .()/-]{0,60}?) ?-{2,80}")
 _ROW = re.compile(r"([A-Za-z][\w ()/%.,-]{0,79}):\s{1,80}(\S.{0,79})|([A-Za-z][\w ()/%-]{0,79}):")

@@ -47,6 +47,10 @@ class NcclTestsReader:
             if _TAG in raw and not any(mark in raw for mark in _BROKEN_BYTES):
                 self._read_nccl(raw)
                 continue
+            if not marks.may_matter(raw):
+                if raw.strip(b" \t\r#"):
+                    self._note_unread(self.lines)
+                continue
             line = Line(self.lines, clean_line(decode(raw[:LINE_CAP_BYTES]))[:_LINE_CAP])
             may_be_cut = is_open and place == last
             if not self._read(line, may_be_cut=may_be_cut) and line.text.strip(" \t#"):
