@@ -159,12 +159,24 @@ def test_one_rank_neither_passes_nor_fails():
 
 def test_two_jobs_line_by_line_are_not_averaged():
     one = whole().splitlines(keepends=True)
-    text = "".join(line for pair in zip(one, one, strict=True) for line in pair)
+    other = whole([10.0 * n for n in range(1, 9)]).splitlines(keepends=True)
+    text = "".join(line for pair in zip(one, other, strict=True) for line in pair)
     report = read(text)
+    assert report.values["jobs"] == 2
     assert (report.verdict, report.complete) == ("unknown", False)
     assert "interleaved_runs" in ids(report)
     assert report.values.get("avg_busbw") is None
     assert report.values.get("busbw_at_max") is None
+
+
+def test_jobs_of_one_rank_each_are_not_taken_for_a_job_of_two():
+    rows = "".join(row(s, 0.001) for s in SIZES)
+    one = (plan() + devices(1, 1) + COLUMNS + rows + summary(0)).splitlines()
+    report = read("".join(f"{line}\n{line.replace('node-0', 'node-1')}\n" for line in one))
+    assert report.verdict == "unknown"
+    assert {"single_rank", "interleaved_runs"} <= ids(report)
+    assert (report.values["jobs"], report.values["ranks"]) == (2, None)
+    assert report.values["single_rank"] is True
 
 
 def test_two_tables_whose_rows_mix_are_not_averaged():

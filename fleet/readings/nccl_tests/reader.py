@@ -14,6 +14,7 @@ from fleet.readings.nccl_tests.rows import find_row, parse_row
 from fleet.readings.text import LINE_CAP_BYTES, Line, clean_line, decode
 
 _UNREAD_CAP = 200
+_SEATS_CAP = 65_536
 _FAILURES_CAP = 64
 _TAG = b" NCCL "
 _BROKEN_BYTES = (b"Test NCCL failure", b"Out of bounds values", b"Avg bus bandwidth", b"nThread")
@@ -104,14 +105,16 @@ class NcclTestsReader:
             if may_be_cut and not found[2]:
                 return False
             run = self._run(text, found.start(), runs.CHECKED, line)
-            run.oob, run.oob_word = int(found[1]), found[2]
+            run.oob = int(found[1]) + (run.oob or 0)
+            run.oob_word = "FAILED" if run.oob_word == "FAILED" else found[2]
             run.summary_lines.append(line.number)
             return True
         if self.nccom is not None and self.nccom.take(line):
             return True
         if found := marks.parse_average(text, may_be_cut=may_be_cut):
             run = self._run(text, found.start(), runs.AVERAGED, line)
-            run.average, run.average_word = float(found[1]), found[2]
+            run.averages.append(float(found[1]))
+            run.average_word = "FAILED" if run.average_word == "FAILED" else found[2]
             run.summary_lines.append(line.number)
             return True
         found = marks.parse_edge(text)
@@ -139,7 +142,9 @@ class NcclTestsReader:
             run.plan, run.max_bytes = plan[1], plan[1].max_bytes
             return True
         if (seat := marks.parse_seat(text)) is not None:
-            self._run(text, seat[0], runs.DEVICES, line).seats.append(seat[1])
+            run = self._run(text, seat[0], runs.DEVICES, line)
+            if len(run.seats) < _SEATS_CAP:
+                run.seats.append(seat[1])
             return True
         if (columns := marks.parse_columns(words)) is not None:
             prefix = text[: text.find("size")]

@@ -37,13 +37,31 @@ class TestRun:
     rows: list[Row] = field(default_factory=list)
     oob: int | None = None
     oob_word: str | None = None
-    average: float | None = None
+    averages: list[float] = field(default_factory=list)
     average_word: str | None = None
     summary_lines: list[int] = field(default_factory=list)
     torn: list[int] = field(default_factory=list)
     left_out: list[int] = field(default_factory=list)
     is_woven: bool = False
     is_capped: bool = False
+    steps: dict[int, int] = field(default_factory=dict)
+
+    def enter(self, stage: int) -> None:
+        """Note a step; one that comes twice in a run tells another job."""
+        self.stage = max(self.stage, stage)
+        self.steps[stage] = self.steps.get(stage, 0) + 1
+
+    @property
+    def jobs(self) -> int:
+        """How many jobs must have printed what stands here; more than one are woven together."""
+        counts = [n for stage, n in self.steps.items() if stage not in (DEVICES, ROWS)]
+        first_ranks = sum(1 for seat in self.seats if seat.rank == 0)
+        return max([1, first_ranks, *counts])
+
+    @property
+    def average(self) -> float | None:
+        """The printed average in GB/s; None where jobs print different ones."""
+        return self.averages[0] if len(set(self.averages)) == 1 else None
 
     @property
     def listed(self) -> bool:
@@ -166,15 +184,12 @@ class RunLog:
     def at(self, tag: str, stage: int, line: int) -> TestRun:
         """Return the run of a speaker that a line of a stage belongs to; open one when it must be new."""
         run = self._by_tag.get(tag)
-        if run is not None and _is_next(run, stage):
-            run.stage = max(run.stage, stage)
+        if run is not None and (_is_next(run, stage) or _overlaps(run, stage)):
+            run.is_woven |= not _is_next(run, stage)
+            run.enter(stage)
             return run
-        new = TestRun(tag, line, stage)
-        if run is not None:
-            # Twice the same step before any row, or rows behind a summary: two jobs at once.
-            is_woven = run.stage < ROWS or stage >= ROWS
-            run.is_woven |= is_woven
-            new.is_woven = is_woven
+        new = TestRun(tag, line)
+        new.enter(stage)
         if len(self.runs) < _RUNS_CAP:
             self.runs.append(new)
             self._by_tag[tag] = new
@@ -199,6 +214,11 @@ class RunLog:
     def measured(self) -> Iterator[TestRun]:
         """Runs that told more than a version."""
         yield from (run for run in self.runs if run.stage > VERSION)
+
+
+def _overlaps(run: TestRun, stage: int) -> bool:
+    """Twice the same step before any row, or rows behind a summary: two jobs print at once."""
+    return run.stage < ROWS or stage >= ROWS
 
 
 def _is_next(run: TestRun, stage: int) -> bool:

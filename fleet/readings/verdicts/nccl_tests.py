@@ -142,7 +142,7 @@ def _values(reader: NcclTestsReader, runs: list[TestRun]) -> dict[str, Any]:
     if not any(nccl.get("transports", {}).values()):
         values.pop("transports", None)
     values["nccl_lines"] = reader.nccl.nccl_lines
-    values["jobs"] = len(runs)
+    values["jobs"] = sum(run.jobs for run in runs)
     shown = [run_values(run) for run in runs[:_RUNS_SHOWN]]
     if len(shown) == 1:
         values |= shown[0]

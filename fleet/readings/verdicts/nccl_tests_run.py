@@ -21,9 +21,8 @@ def run_problems(run: TestRun) -> Iterator[Finding]:
     """Yield why a run is no whole measurement; each of them keeps it from passing."""
     lines = (run.line,)
     if run.is_interleaved:
-        text = (
-            "rows or headers of several runs stand in one another; none of them can be told apart"
-        )
+        text = f"{run.jobs} jobs" if run.jobs > 1 else "rows of several jobs"
+        text += " print into one another; none of them can be told apart"
         yield Finding("interleaved_runs", "warn", text, tuple(row.line for row in run.rows[:64]))
     if run.plan is None or run.plan.validation is None:
         yield Finding(
@@ -121,7 +120,10 @@ def _value_findings(run: TestRun) -> Iterator[Finding]:
 
 
 def _speed_findings(run: TestRun) -> Iterator[Finding]:
-    if run.ranks == 1:
+    if run.jobs > 1 and run.seats and not any(seat.rank for seat in run.seats):
+        text = f"{run.jobs} jobs of one rank each and not one of many: was it built without MPI?"
+        yield Finding("single_rank", "warn", text, (run.line,))
+    elif run.ranks == 1:
         text = "one rank only: a bus bandwidth of 0 is arithmetic and says nothing about a network"
         yield Finding("single_rank", "warn", text, tuple(row.line for row in run.rows[:8]))
     stalled = outlier_sizes(run)
@@ -188,7 +190,7 @@ def run_values(run: TestRun) -> dict[str, Any]:
         "cycles": len(run.sweeps()),
         "zero_size_rows": sum(1 for row in rows if row.size == 0),
         "outlier_sizes": [] if run.is_interleaved else outlier_sizes(run)[:16],
-        "single_rank": None if run.ranks is None else run.ranks == 1,
+        "single_rank": _is_single(run),
         "table": [row.as_object() for row in rows[:_TABLE_SHOWN]],
     }
 
@@ -214,6 +216,13 @@ def _head_values(run: TestRun) -> dict[str, Any]:
         "concluded": run.concluded is not None,
         "speaker": run.tag or None,
     }
+
+
+def _is_single(run: TestRun) -> bool | None:
+    """Whether each job here has one rank only; None when the device list does not tell."""
+    if run.jobs > 1 and run.listed:
+        return not any(seat.rank for seat in run.seats)
+    return None if run.ranks is None else run.ranks == 1
 
 
 def _pair(oop: float | None, ip: float | None) -> dict[str, float | None]:
