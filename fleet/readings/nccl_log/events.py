@@ -30,7 +30,7 @@ class NcclEvent:
 
 
 _ADDRESS = r"(?P<peer>[0-9A-Za-z.:_%-]{1,128}?)<(?P<port>\d{1,5})>"
-_STATUS = re.compile(r"status=(?P<status>\d{1,4})\b")
+_STATUS = re.compile(r"(?:status=|completion with error )(?P<status>\d{1,4})\b")
 _VENDOR = re.compile(r"vendor err (?P<vendor_err>\d{1,6})(?: \((?P<direction>Send|Recv)\))?")
 _PEER = re.compile(rf"(?:from peer|Connect to|to peer|remote peer) {_ADDRESS}")
 _HCA = re.compile(r"\bhca (?P<hca>\w{1,64})")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -23,6 +24,8 @@ _ADVICE = {
     "connect_failed": "the peer cannot be reached",
 }
 _EDGES_SHOWN = 256
+_WAYS = (("inside a node", "intra"), ("between nodes", "inter"))
+_CONTAINER_ID = re.compile(r"[0-9a-f]{12}")
 
 
 def report_nccl_log(batches: Iterable[list[bytes]], *, cut: bool = False) -> Report:
@@ -89,6 +92,7 @@ def _findings(reader: NcclReader) -> Iterator[Finding]:
     yield from _ras_findings(reader)
     yield from _event_findings(reader)
     yield from _init_findings(reader)
+    yield from _place_findings(reader)
     setup = reader.setup
     if setup.connect_retries:
         text = f"{setup.connect_retries} connection attempts timed out and were tried again"
@@ -99,6 +103,28 @@ def _findings(reader: NcclReader) -> Iterator[Finding]:
     if _uses_socket(reader):
         text = "NET/Socket is the network: no RDMA between nodes (harmless on a single node)"
         yield Finding("socket_network", "warn", text)
+
+
+def _place_findings(reader: NcclReader) -> Iterator[Finding]:
+    """Tell what the names of networks, transports and hosts mean."""
+    for name in reader.setup.networks:
+        if name.startswith("IBext"):
+            text = f"the network is {name}: InfiniBand verbs through an external plugin"
+            yield Finding("external_plugin", "info", text)
+    ways = _transport_values(reader)["transports"]
+    told = [f"{where} {_way_words(ways[key])}" for where, key in _WAYS if ways[key]]
+    if told:
+        yield Finding("transports", "info", "; ".join(told))
+    for host in reader.table.hosts(_EDGES_SHOWN):
+        if _CONTAINER_ID.fullmatch(host):
+            text = f"host {host} is the id of a container; the node is not named in this text"
+            yield Finding("container_host", "info", text)
+            return
+
+
+def _way_words(ways: str | list[str]) -> str:
+    names = [ways] if isinstance(ways, str) else ways[:16]
+    return ", ".join(name.replace("/GDRDMA", " with GDRDMA") for name in names)
 
 
 def _event_findings(reader: NcclReader) -> Iterator[Finding]:
@@ -171,6 +197,7 @@ def _summary(reader: NcclReader, findings: tuple[Finding, ...]) -> str:
 def _values(reader: NcclReader) -> dict[str, Any]:
     values = _setup_values(reader) | _transport_values(reader)
     values["hosts"] = reader.table.hosts()[:_EDGES_SHOWN]
+    values["host_count"] = len(reader.table.hosts())
     values["lines"] = reader.lines
     values["unread_count"] = reader.unread_count
     values["torn_lines"] = reader.torn_count
