@@ -15,7 +15,7 @@ from fleet.readings.text import Readable, iter_line_batches
 _EARLIER_LINES = 512
 _COMPARED_BYTES = 4096
 _VARYING = re.compile(rb"\b\w*\d\w*")
-_NUMBER_BYTES = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_.,:/+-<["
+_DIGIT = re.compile(rb"\d")
 _CLOSED = (b")", b"]", b"}", b">", b'"', b"'", b";")
 
 
@@ -65,15 +65,17 @@ class _Ending:
 
 
 def without_half_word(line: bytes) -> bytes:
-    """Cut the number, or the value behind a `=`, with which a torn line ends."""
+    """Cut what a torn line ends with: a word with a number in it, a value behind `=` or `via`."""
     if line.endswith(_CLOSED):
         return line
+    head, via, _ = line.rpartition(b" via ")
+    if via:
+        return head + via
     head, blank, word = line.rpartition(b" ")
     name, sign, _ = word.rpartition(b"=")
     if sign:
         return head + blank + name + sign
-    kept = line.rstrip(_NUMBER_BYTES)
-    return kept if any(48 <= byte <= 57 for byte in line[len(kept) :]) else line
+    return head + blank if _DIGIT.search(word) else line
 
 
 def _fold(line: bytes) -> bytes:

@@ -263,3 +263,32 @@ def test_memory_stays_bounded_under_a_flood():
     assert len(reader.events) <= 64
     assert len(reader.unread) <= 200
     assert reader.lines == 36_000
+
+
+def test_a_time_out_whose_message_is_cut_is_still_a_time_out():
+    found = report(
+        "[rank3]:[E321 02:07:08.4 ProcessGroupNCCL.cpp:607] [Rank 3] Watchdog caught collective "
+        "operation timeout:\nn:1:1 [0] NCCL INFO Using network IB"
+    )
+    assert (found.verdict, found.form) == ("fail", "watchdog")
+    assert [f.id for f in found.findings] == ["watchdog_timeout_cut"]
+    assert (found.values["rank"], found.values.get("seq")) == (3, None)
+
+
+def test_a_channel_line_without_its_transport_is_torn():
+    reader = read("n:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via ")
+    assert (reader.torn_count, reader.table.transport_counts()) == (1, {})
+
+
+def test_older_releases_print_the_status_as_an_error():
+    line = (
+        "n:1:1 [6] transport/net_ib.cc:78 NCCL WARN NET/IB : Got completion with error 12, opcode 1, "
+        "len 0, vendor err 129"
+    )
+    values = report(line).values
+    assert (values["status"], values["vendor_err"]) == (12, 129)
+
+
+def test_one_rank_alone_does_not_speak_for_all():
+    found = report(TIMEOUT.format(r=3, g=3, s=9, op="ALLREDUCE"))
+    assert found.summary == "rank 3 waited 30000 ms for ALLREDUCE 9"

@@ -286,7 +286,7 @@ class NcclReader:
         is_warning = " NCCL WARN " in text
         if is_warning:
             self._add_event(text, number, is_warning=True)
-        elif not self._take_untagged(text, number):
+        elif not self._take_untagged(text, number) and not self.watchdog.take_cut(text, number):
             self._note_unread(number)
 
     def _note_torn(self, number: int) -> None:

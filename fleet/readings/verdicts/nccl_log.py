@@ -63,7 +63,7 @@ def root_event(reader: NcclReader) -> NcclEvent | None:
 
 
 def _form(reader: NcclReader) -> str:
-    if reader.watchdog.timeouts or reader.watchdog.progress:
+    if reader.watchdog.timeouts or reader.watchdog.progress or reader.watchdog.cut:
         return "watchdog"
     if reader.ras.missing:
         return "flight-recorder"
