@@ -284,3 +284,37 @@ def test_a_trap_of_a_program_is_no_crash_of_the_kernel(what):
 def test_a_crash_that_nobody_asked_for_is_a_failure():
     found = report("<1>[  201.654822] BUG: unable to handle kernel NULL pointer dereference at 0")
     assert [(f.id, f.severity) for f in found.findings] == [("crash", "error")]
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "verdict"),
+    [
+        ("pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received", "pcie_fatal", "fail"),
+        ("pcieport 0000:00:01.0: AER: Corrected error received", "pcie_corrected", "pass"),
+        ("mce: [Hardware Error]: Machine check events logged", "machine_check", "unknown"),
+        ("watchdog: BUG: soft lockup - CPU#3 stuck for 22s! [python:1]", "lockup", "fail"),
+        ("rcu: INFO: rcu_sched self-detected stall on CPU", "rcu_stall", "unknown"),
+        ("INFO: task python:123 blocked for more than 120 seconds.", "hung_task", "unknown"),
+        ("EXT4-fs error (device nvme0n1p2): ext4_find_entry", "storage_error", "fail"),
+        ("nvme nvme0: I/O 12 QID 3 timeout, aborting", "nvme_timeout", "unknown"),
+        ("nfs: server n1 not responding, still trying", "nfs_timeout", "unknown"),
+        ("mlx5_core 0000:01:00.0: device's health compromised", "nic_health", "fail"),
+    ],
+)
+@pytest.mark.parametrize("before", [0, 100])
+def test_trouble_of_the_host_takes_the_pass_away(line, name, verdict, before):
+    stamped = [f"[{n:12.6f}] usb 1-1: new device" for n in range(before)]
+    found = report("\n".join([*stamped, f"[  900.000000] {line}"]))
+    assert [f.id for f in found.findings] == [name]
+    assert found.verdict == verdict
+    assert found.findings[0].lines == (before + 1,)
+
+
+def test_the_card_of_a_message_over_three_lines_is_named():
+    found = report(
+        "[1.000001] NVRM: The NVIDIA GPU 0000:b3:00.0\n"
+        "[1.000001] NVRM: (PCI ID: 10de:20b0) installed in this system has\n"
+        "[1.000001] NVRM: fallen off the bus and is not responding to commands."
+    )
+    assert found.values["lost_gpus"] == ["0000:b3:00.0"]
+    assert found.summary == "GPU 0000:b3:00.0 has fallen off the bus"

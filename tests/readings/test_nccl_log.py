@@ -292,3 +292,31 @@ def test_older_releases_print_the_status_as_an_error():
 def test_one_rank_alone_does_not_speak_for_all():
     found = report(TIMEOUT.format(r=3, g=3, s=9, op="ALLREDUCE"))
     assert found.summary == "rank 3 waited 30000 ms for ALLREDUCE 9"
+
+
+@pytest.mark.parametrize(
+    ("text", "event", "fields"),
+    [
+        (
+            "torch.distributed.DistBackendError: NCCL error in: a.cpp:1970, unhandled system error "
+            "(run with NCCL_DEBUG=INFO for details), NCCL version 2.21.5\n"
+            "ncclSystemError: System call or external library call failed\nLast error:\n"
+            "Error while creating shared memory segment /dev/shm/nccl-dl2fQB (size 9637888), "
+            "error: No space left on device (28)",
+            "shm_full",
+            {"segment": "/dev/shm/nccl-dl2fQB", "size": 9637888, "errno": 28, "nccl": "2.21.5"},
+        ),
+        ("OSError: [Errno 28] No space left on device: '/dev/shm/x'", "no_space", {"errno": 28}),
+        (
+            "ncclRemoteError: A call failed possibly due to a network error\nLast error:\n"
+            "NET/IB: Got completion from peer 10.0.0.1<4444> with status=5 vendor err 249 (Recv)",
+            "ib_completion_error",
+            {"status": 5, "peer": "10.0.0.1"},
+        ),
+        ("RuntimeError: ncclInternalError: Internal check failed.", "unhandled_error", {}),
+    ],
+)
+def test_an_exception_may_be_the_only_hint(text, event, fields):
+    found = report(text)
+    assert (found.verdict, found.values["event"]) == ("fail", event)
+    assert {k: found.values[k] for k in fields} == fields

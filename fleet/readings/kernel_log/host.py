@@ -40,6 +40,12 @@ _LOST = re.compile(
     r"NVRM: .{0,60}?(?:GPU |NVIDIA GPU )?(?:at )?(?:PCI:)?([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}"
     r"(?:\.[0-9a-f])?)?.{0,60}?(?:has )?fallen off the bus", re.I,
 )  # fmt: skip
+# The first of three lines that together say that this card has fallen off the bus.
+_NAMED = re.compile(
+    r"NVRM: (?:The )?(?:NVIDIA )?GPU (?:at )?(?:PCI:)?([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-9a-f])?)$",
+    re.I,
+)
+_NAMED_LINES = 3
 _LINK_STATES = ("Cable unplugged", "Link up", "Link down", "Cable plugged")
 
 
@@ -71,6 +77,7 @@ class HostLog:
     nvlink_lines: list[int] = field(default_factory=list)
     lost: list[tuple[str | None, int]] = field(default_factory=list)
     init_failures: list[int] = field(default_factory=list)
+    named: tuple[str, int] | None = None
 
     def take(self, text: str, line: int) -> bool:
         """Take one message; return whether it told anything."""
@@ -112,13 +119,22 @@ class HostLog:
         elif found := _PEER.search(text):
             self.nvlink_peer = int(found[1])
         elif "fallen off the bus" in text:
-            bus = _LOST.search(text)
-            _keep(self.lost, ((bus[1] or "").lower() or None if bus else None, line))
+            _keep(self.lost, (self._lost_bus(text, line), line))
+        elif found := _NAMED.search(text.rstrip()):
+            self.named = found[1].lower(), line
         elif "RmInitAdapter failed" in text:
             _keep(self.init_failures, line)
         else:
             return False
         return True
+
+    def _lost_bus(self, text: str, line: int) -> str | None:
+        found = _LOST.search(text)
+        if found and found[1]:
+            return found[1].lower()
+        if self.named and line - self.named[1] < _NAMED_LINES:
+            return self.named[0]
+        return None
 
     def _take_memory(self, text: str, line: int) -> bool:
         if found := _EDAC.search(text):

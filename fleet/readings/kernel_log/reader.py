@@ -9,6 +9,7 @@ from itertools import accumulate
 
 from fleet.readings.kernel_log.host import HostLog
 from fleet.readings.kernel_log.stamps import read_stamp
+from fleet.readings.kernel_log.trouble import TROUBLE_HINTS, TroubleLog
 from fleet.readings.kernel_log.xid import XidLog
 from fleet.readings.text import clean_line, decode
 
@@ -33,7 +34,7 @@ def _hinted(batch: list[bytes]) -> set[int]:
     text = b"\n".join(batch)
     ends = list(accumulate(len(line) + 1 for line in batch))
     found: set[int] = set()
-    for hint in _HINTS:
+    for hint in (*_HINTS, *TROUBLE_HINTS):
         at = text.find(hint)
         while at >= 0:
             place = bisect_right(ends, at)
@@ -48,6 +49,7 @@ class KernelReader:
     def __init__(self) -> None:
         self.xids = XidLog()
         self.host = HostLog()
+        self.trouble = TroubleLog()
         self.lines = 0
         self.formed = 0
         self.forms: dict[str, int] = {}
@@ -94,7 +96,11 @@ class KernelReader:
             self.host_name = head[1]
         if text.startswith(("<", "Panic#")) or "dmesg-erst" in text:
             self.is_pstore = True
-        told = self.xids.take(stamped.text, self.lines) or self.host.take(stamped.text, self.lines)
+        told = (
+            self.xids.take(stamped.text, self.lines)
+            or self.host.take(stamped.text, self.lines)
+            or self.trouble.take(stamped.text, self.lines)
+        )
         if not (told or stamped.form or head or not text.strip() or _AROUND.match(text)):
             self._note_unread()
 

@@ -61,6 +61,9 @@ def _findings(reader: KernelReader) -> Iterator[Finding]:
     yield from _card_findings(reader.host)
     yield from _host_findings(reader.host)
     yield from _nic_findings(reader.host)
+    for name, trouble in reader.trouble.seen.items():
+        lines = "1 line" if trouble.count == 1 else f"{trouble.count} lines"
+        yield Finding(name, trouble.severity, f"{trouble.text} ({lines})", tuple(trouble.lines))
 
 
 def _xid_finding(group: XidGroup, alone: bool) -> Finding:
@@ -93,7 +96,12 @@ def _follow_severity(group: XidGroup, alone: bool) -> Severity:
 
 def _card_findings(host: HostLog) -> Iterator[Finding]:
     for bus, line in host.lost[:64]:
-        yield Finding("off_the_bus", "error", f"GPU {bus or ''} has fallen off the bus", (line,))
+        yield Finding(
+            "off_the_bus",
+            "error",
+            f"{f'GPU {bus}' if bus else 'a GPU'} has fallen off the bus",
+            (line,),
+        )
     if host.init_failures:
         text = "the driver could not initialise a card (RmInitAdapter failed)"
         yield Finding("init_failed", "error", text, tuple(host.init_failures))
@@ -180,6 +188,8 @@ def _values(reader: KernelReader) -> dict[str, Any]:
         "edac_errors": sum(row["count"] for row in host.edac),
         "pcie_degraded": host.pcie,
         "mlx5": list(host.nics.values()),
+        "lost_gpus": [bus for bus, _ in host.lost],
+        "trouble": {name: trouble.count for name, trouble in reader.trouble.seen.items()},
         "driver": host.driver,
         "nvlink_discovery_failures": host.nvlink_failures,
         "peer": host.nvlink_peer,

@@ -16,6 +16,7 @@ from fleet.readings.verdicts.nccl_watchdog import watchdog_findings, watchdog_va
 _ADVICE = {
     "ib_completion_error": "look at the rail and its peer",
     "shm_full": "raise /dev/shm (--shm-size, --ipc=host, or a memory volume)",
+    "no_space": "mostly /dev/shm; raise it",
     "nccl_version_mismatch": "images differ",
     "duplicate_rank": "two processes claim one rank: a stale process or a wrong launcher",
     "no_net_plugin": "no network could be initialised",
@@ -59,7 +60,9 @@ def root_event(reader: NcclReader) -> NcclEvent | None:
         for event in reader.events:
             if event.severity == wanted and not event.is_echo:
                 return event
-    return reader.events[0] if reader.events else None
+    # Only consequences are left; one that names its peer says more than an exception's name.
+    named = (event for event in reader.events if event.name != "unhandled_error")
+    return next(named, reader.events[0] if reader.events else None)
 
 
 def _form(reader: NcclReader) -> str:
@@ -131,12 +134,13 @@ def _event_findings(reader: NcclReader) -> Iterator[Finding]:
     root = root_event(reader)
     named: dict[str, list[NcclEvent]] = {}
     for event in reader.events:
-        named.setdefault("echo" if event.is_echo else event.name, []).append(event)
+        is_echo = event.is_echo and event is not root
+        named.setdefault("echo" if is_echo else event.name, []).append(event)
     for name, events in named.items():
         first = events[0]
         advice = _ADVICE.get(first.name)
         lines = tuple(e.line for e in events)
-        if name == "echo" and first is not root:
+        if name == "echo":
             text = f"{len(events)} lines that follow from other events: {first.text[:160]}"
             yield Finding("consequence", "info", text, lines)
             continue
@@ -191,6 +195,8 @@ def _summary(reader: NcclReader, findings: tuple[Finding, ...]) -> str:
         return "Orderly teardown."
     if reader.nccl_lines:
         return "NCCL lines without an error; set-up is not complete in this text."
+    if status := reader.ras.values.get("status"):
+        return f"RAS: the communicator is {status}, without an error."
     return "No NCCL or watchdog message in this text."
 
 
