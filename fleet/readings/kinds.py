@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
-from fleet.readings.report import Report
-from fleet.readings.text import Readable, Rewound, decode, iter_line_batches, read_capped
+from fleet.readings.line_batches import LineBatches
+from fleet.readings.report import Finding, Report
+from fleet.readings.text import Readable, Rewound, decode, read_capped
 from fleet.readings.verdicts.bench import report_bench
 from fleet.readings.verdicts.fabric import report_fabric
 from fleet.readings.verdicts.kernel_log import report_kernel_log
@@ -44,6 +46,36 @@ def _whole(report: Callable[[str], Report]) -> Callable[[Readable], Report]:
     return read
 
 
+def _streamed(
+    report: Callable[[Iterable[list[bytes]]], Report], *ends: bytes
+) -> Callable[[Readable], Report]:
+    """Read logs of any length line by line; one that ends inside its last line is incomplete.
+
+    `ends` are the endings by which a last line without its line feed is known to be whole.
+    """
+
+    def read(stream: Readable) -> Report:
+        batches = LineBatches(stream, ends)
+        found = report(batches)
+        torn = batches.torn_line
+        if torn is None:
+            return found
+        text = "the text ends inside its last line; a number that it may have cut is not read"
+        summary, verdict = found.summary, found.verdict
+        if verdict == "pass":
+            summary, verdict = f"The text ends inside its last line. {summary}", "unknown"
+        return replace(
+            found,
+            complete=False,
+            verdict=verdict,
+            summary=summary,
+            findings=(*found.findings, Finding("torn_end", "info", text, (torn,))),
+            unread=tuple(sorted({*found.unread, torn})),
+        )
+
+    return read
+
+
 READERS: dict[str, Callable[[Readable], Report]] = {
     "topo": _whole(report_topo),
     "nvidia-smi": _whole(report_nvidia_smi),
@@ -51,9 +83,9 @@ READERS: dict[str, Callable[[Readable], Report]] = {
     "metrics": _whole(report_metrics),
     "bench": _whole(report_bench),
     "nccl-tests": report_nccl_tests,
-    "vllm-log": lambda stream: report_vllm_log(iter_line_batches(stream)),
-    "nccl-log": lambda stream: report_nccl_log(iter_line_batches(stream)),
-    "kernel-log": lambda stream: report_kernel_log(iter_line_batches(stream)),
+    "vllm-log": _streamed(report_vllm_log, b"Application startup complete."),
+    "nccl-log": _streamed(report_nccl_log, b"Init COMPLETE", b"Destroy COMPLETE"),
+    "kernel-log": _streamed(report_kernel_log),
 }
 
 # Kind, pattern of one telling line. The kind with the most telling lines is taken, with a weight
@@ -85,6 +117,8 @@ _MARKS: tuple[tuple[str, int, str], ...] = (
     ("nccl-log", 2, r"Got completion from peer"),
     ("vllm-log", 3, r"\((?:APIServer|ApiServer_|EngineCore|Worker|VllmWorker)[^)]{0,40}pid="),
     ("vllm-log", 3, r"(?:INFO|WARNING|ERROR) \d\d-\d\d \d\d:\d\d:\d\d "),
+    # Ray's worker class of vLLM: NCCL's set-up lines in it are a part of an engine's start.
+    ("vllm-log", 3, r"\(RayWorkerWrapper pid=[^)]{1,64}\) .* NCCL INFO "),
     ("vllm-log", 3, r"vllm: error:|checkpoint shards:|# GPU blocks:|KV cache size:|vLLM"),
     ("kernel-log", 20, r"NVRM: |Xid \(PCI|mlx5_core |Out of memory: Killed|\[ *\d+\.\d{6}\] "),
     ("kernel-log", 20, r"^kern +:|^\d,\d+,\d+,[^;]*;|EDAC MC|: segfault at "),
