@@ -61,6 +61,12 @@ def progress_steps(row: str) -> list[str]:
     return [step for step in row.split("\r") if step.strip()]
 
 
+def has_open_end(text: str) -> bool:
+    """Tell a text whose last line no line feed ends: of a list, further lines may be missing."""
+    bare = text.rstrip(" \t\r\0")
+    return bool(bare) and not bare.endswith("\n")
+
+
 def cut_open_end(text: str, is_whole: Callable[[str], bool]) -> tuple[str, int | None]:
     """Return the text without a last line that no line feed ends, and the number of that line.
 

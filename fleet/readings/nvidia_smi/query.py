@@ -54,11 +54,19 @@ class QueryTable:
     torn: tuple[int, ...]
     unread: tuple[int, ...]
     header_line: int | None = None
+    headers: int = 0
 
     @property
     def complete(self) -> bool:
         """Whether every row had all its cells and no sentence stands where rows should."""
-        return bool(self.rows) and not self.torn and not self.sentences
+        return bool(self.rows) and not self.torn and not self.sentences and self.headers < 2
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """Numbers below the highest one that neither a row nor a sentence has."""
+        known = {r.index for r in self.rows} | {s.index for s in self.sentences}
+        highest = max((r.index for r in self.rows if r.index is not None), default=-1)
+        return tuple(n for n in range(highest) if n not in known)
 
     def cell(self, row: QueryRow, field: str) -> Cell | None:
         """Return one cell by field name or alias; None when the column was not asked for."""
@@ -111,6 +119,7 @@ def parse_query(text: str, fields: Sequence[str] = ()) -> QueryTable:
         tuple(sorted(torn + odd)),
         tuple(unread),
         header.number if header else None,
+        sum(1 for line in lines if header and _header_fields(line.text) == named),
     )
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
-from fleet.readings.nvidia_smi.cells import Cell
+from fleet.readings.nvidia_smi.cells import Cell, parse_cell
 from fleet.readings.nvidia_smi.query import QueryRow, QueryTable, parse_query
 from fleet.readings.nvidia_smi.throttle import is_throttled, read_reasons
-from fleet.readings.report import Finding, Report, Severity, lead, verdict_of
+from fleet.readings.report import Finding, Report, Severity, lead, open_end, verdict_of
 
+_UNITS = frozenset({"MiB", "MHz", "%", "W"})
+_CLOSED = re.compile(r"0|P[02-9]|P1[0-5]|Yes|No|Enabled|Disabled|(?:Not )?Active|Default")
 # Fields that get a short name with their unit; all others keep the tool's name.
 _SHORT = {
     "memory.total": "memory_total_mib",
@@ -37,22 +40,33 @@ _MUST_BE_ZERO = (
 _MUST_BE_NO = ("remapped_rows.pending", "remapped_rows.failure", "retired_pages.pending")
 
 
-def report_query(text: str) -> Report:
-    """Judge one CSV answer; columns without a header are named only where the values show it."""
+def is_whole_row(text: str) -> bool:
+    """Tell a row whose last cell cannot be a part of a longer one, when no line feed ends it."""
+    word = text.rpartition(",")[2].strip()
+    cell = parse_cell(word)
+    return cell.state != "ok" or (cell.unit in _UNITS) or _CLOSED.fullmatch(word) is not None
+
+
+def report_query(text: str, cut: int | None = None) -> Report:
+    """Judge one CSV answer; columns without a header are named only where the values show it.
+
+    `cut` is the last line when no line feed ends it: rows may be missing.
+    """
     table = parse_query(text)
     inferred = False
     if not table.fields and (names := infer_fields(table)):
         table, inferred = parse_query(text, names), True
     pages = [f for f in table.fields if f.startswith("retired_pages.")]
-    findings = (*_sentence_findings(table), *_findings(table))
+    findings = (*open_end(cut), *_sentence_findings(table), *_findings(table))
     if inferred:
         why = "no header: used and free memory are told by their constant sum"
         findings += (Finding("columns_inferred", "info", why),)
-    known = table.complete and bool(table.fields) and not inferred and not _failed(table)
+    whole = table.complete and cut is None
+    known = whole and bool(table.fields) and not (inferred or _failed(table) or table.missing)
     return Report(
         "nvidia-smi",
         _form(table, pages),
-        table.complete,
+        whole,
         verdict_of(findings, known_good=known),
         lead(findings, _summary(table)),
         findings,
@@ -115,6 +129,17 @@ def _findings(table: QueryTable) -> Iterator[Finding]:
         words = sorted({c.text for c in table.column(field) if c.state == "ok"})
         if len(words) > 1:
             yield Finding("cards_differ", "warn", f"{field} differs: {', '.join(words[:8])}")
+    for field in _MUST_BE_ZERO:
+        if any(c.state in ("not_available", "not_supported") for c in table.column(field)):
+            text = f"{field} is not available: neither zero nor an error"
+            yield Finding("ecc_not_available", "info", text)
+    if table.headers > 1:
+        text = "the header stands twice: more than one answer in this text"
+        yield Finding("mixed", "warn", text)
+    if table.missing:
+        numbers = ", ".join(str(n) for n in table.missing[:16])
+        text = f"no row for GPU {numbers}: not asked for, or not there"
+        yield Finding("cards_missing", "warn", text)
     if table.torn:
         yield Finding("torn", "warn", "rows that are cut", table.torn)
 
@@ -166,7 +191,7 @@ def _values(table: QueryTable, is_pages: bool) -> dict[str, Any]:
         values["reasons_active"] = sorted({word for row in reasons for word in row})
         values["throttled"] = any(is_throttled(r) for r in reasons)
     values["homogeneous"] = _homogeneous(table)
-    values["min_free_gpu"] = _least_free(table)
+    values["min_free_gpu"] = _least_free(table) if numbered else None
     if is_pages:
         values["retired_page_count"] = sum(
             1 for row in table.rows if all(c.state == "ok" for c in row.cells)
