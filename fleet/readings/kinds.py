@@ -75,6 +75,7 @@ _MARKS: tuple[tuple[str, int, str], ...] = (
     ("fabric", 20, r"^CA '|^\s*Port \d+:$|Infiniband device '|\bport \d+ ==> |n_gids_found"),
     ("fabric", 20, r"^DEV\s+PORT\s+INDEX|Link layer: |^NAME +.*MOUNTPOINT|^Filesystem +"),
     ("fabric", 20, r'^\S+ +(?:UP|DOWN|UNKNOWN) |"blockdevices"|"ifname":|^NAME="'),
+    ("fabric", 20, r"^\d+: \S+: <[A-Z]|^ibpanic:|^(?:ibstat|show_gids|lsblk|df): "),
     ("bench", 60, r"Serving Benchmark Result|Request throughput \(req/s\)|\"request_throughput\""),
     ("metrics", 20, r"^# (?:HELP|TYPE) |^DCGM_FI_|^vllm[:_]\w+\{|^nvidia_smi_"),
 )

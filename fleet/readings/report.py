@@ -68,7 +68,7 @@ def verdict_of(findings: Iterable[Finding], *, known_good: bool) -> Verdict:
 
 
 def open_end(line: int | None) -> Iterator[Finding]:
-    """Say that the last line of a text was not taken because no line feed ends it."""
+    """Say that no line feed ends the last line of a text, so that it or more may be missing."""
     if line is not None:
         text = f"line {line} has no line feed at its end: the text may be cut there"
         yield Finding("open_end", "warn", text, (line,))

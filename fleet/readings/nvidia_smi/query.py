@@ -98,18 +98,25 @@ def parse_query(text: str, fields: Sequence[str] = ()) -> QueryTable:
     rows: list[QueryRow] = []
     torn: list[int] = []
     unread: list[int] = []
+    headers = 1 if header else 0
     for line in lines:
         if line is header or line.number in sentences or not line.text.strip():
             continue
         if header and line.number < header.number:
             unread.append(line.number)
             continue
+        again = _header_fields(line.text) if header else []
+        if again and (again == named or len(again) > 1):
+            # A second answer in the same text: its titles are no row.
+            headers += 1
+            torn += [] if again == named else [line.number]
+            continue
         row = _read_row(line, names, units)
         if row is not None:
             rows.append(row)
-        elif "," in line.text and _header_fields(line.text) != named:
+        elif "," in line.text:
             torn.append(line.number)
-        elif not _header_fields(line.text):
+        else:
             unread.append(line.number)
     rows, odd = _same_width(rows, names)
     return QueryTable(
@@ -119,7 +126,7 @@ def parse_query(text: str, fields: Sequence[str] = ()) -> QueryTable:
         tuple(sorted(torn + odd)),
         tuple(unread),
         header.number if header else None,
-        sum(1 for line in lines if header and _header_fields(line.text) == named),
+        headers,
     )
 
 

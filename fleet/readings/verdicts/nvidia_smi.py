@@ -91,7 +91,7 @@ def _report_listing(listing: Listing, cut: int | None) -> Report:
             "gpu_count": None if listing.is_mixed else count,
             "names": [g.name for g in listing.gpus],
             "uuids": [g.uuid for g in listing.gpus],
-            "mig_device_count": len(migs),
+            "mig_device_count": None if listing.is_mixed else len(migs),
             "mig_profiles": [m.profile for m in migs],
             **lost_gpu(listing.sentences),
         },

@@ -205,10 +205,16 @@ def _values(table: QueryTable, is_pages: bool) -> dict[str, Any]:
 def _count(table: QueryTable, numbered: bool) -> int | None:
     if not table.rows or {"pid", "process_name"} & set(table.fields):
         return None
-    if numbered:
+    if numbered and (table.fields or _are_numbers_of_cards(table)):
         return len(table.rows)
     uuids = [c.text for c in table.column("uuid") if c.state == "ok"]
     return len(set(uuids)) or None
+
+
+def _are_numbers_of_cards(table: QueryTable) -> bool:
+    """Tell whether a first column without a title counts cards: 0, 1, 2 ... or beside a UUID."""
+    counted = [r.index for r in table.rows] == list(range(len(table.rows))) and len(table.rows) > 1
+    return counted or any(c.text.startswith("GPU-") for r in table.rows for c in r.cells)
 
 
 def _row_values(table: QueryTable, row: QueryRow) -> dict[str, Any]:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from fleet.readings.report import Finding, Report, Severity, lead, open_end, verdict_of
-from fleet.readings.text import cut_open_end
+from fleet.readings.text import cut_open_end, has_open_end
 from fleet.readings.topo import PATH_ORDER, Topology, is_whole_line, parse_topo
 from fleet.readings.verdicts.beside import KernelBeside
+
+_LEGEND = re.compile(r"(?m)^ {1,8}(X|NV#|[A-Z]{3,4}) {1,8}= ")
 
 
 def report_topo(text: str) -> Report:
     """Judge one capture; a torn matrix is unknown, never a pass."""
-    text, cut = cut_open_end(text, is_whole_line)
+    text, torn = cut_open_end(text, is_whole_line)
+    # The tool pads no line behind its last one: what begins with blanks there was cut.
+    is_open = has_open_end(text) or text.endswith((" ", "\t"))
+    cut = torn or (text.count("\n") + 1 if is_open else None)
     topo, beside = parse_topo(text), KernelBeside(text)
     findings = (*open_end(cut), *_findings(topo), *beside.findings())
-    is_whole = topo.complete and cut is None
+    is_whole = topo.complete and cut is None and not _is_legend_cut(text)
     is_good = is_whole and not any(f.id.startswith(("xid", "sxid")) for f in findings)
     return Report(
         kind="topo",
@@ -26,8 +32,14 @@ def report_topo(text: str) -> Report:
         summary=lead(findings, _summary(topo)),
         findings=findings,
         values=_values(topo) | {"xid_count": beside.xid_count},
-        unread=tuple(sorted({*topo.unread, *topo.other, *([cut] if cut else [])})),
+        unread=tuple(sorted({*topo.unread, *topo.other, *([torn] if torn else [])})),
     )
+
+
+def _is_legend_cut(text: str) -> bool:
+    """Tell a legend without its last word; one that somebody shortened to a line is none."""
+    words = _LEGEND.findall(text)
+    return len(words) > 1 and "NV#" not in words
 
 
 def _findings(topo: Topology) -> Iterator[Finding]:
