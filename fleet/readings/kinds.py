@@ -60,6 +60,7 @@ _MARKS: tuple[tuple[str, int, str], ...] = (
     ("nvidia-smi", 20, r"^index, |^uuid, |^timestamp, |GPU requires reset|\[Unknown Error\]"),
     ("nvidia-smi", 20, r"device handle for GPU|No devices were found|not a valid field to query"),
     ("nvidia-smi", 20, r"^\d+, .*\d (?:MiB|MHz|W|%)(?:,|$)"),
+    ("nvidia-smi", 20, r"GPU is lost\.|^gpu_name, |^gpu_uuid, |^name, |^pid, "),
     ("topo", 20, r"-i command line argument must be used in conjunction"),
     ("nvidia-smi", 20, r"NVML|nvidia-smi: (?:command )?not found|communicate with the NVIDIA"),
     ("nccl-tests", 60, r"^\S*\s*# nThread|# Avg bus bandwidth|# Out of bounds values"),

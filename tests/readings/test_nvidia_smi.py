@@ -350,3 +350,24 @@ def test_a_table_ends_with_the_border_below_its_processes(corpus):
 def test_the_legend_of_another_tool_does_not_make_it_a_list_of_links(corpus):
     both = corpus("nvidia-smi", "012").text + corpus("topo", "007").text
     assert report_nvidia_smi(both).form == "table"
+
+
+def test_the_zeros_of_a_card_that_waits_for_its_reset_are_not_taken():
+    reset = "[GPU requires reset]"
+    text = ROWS.replace(
+        "1, NVIDIA H100 80GB HBM3, 1 MiB, 1980 MHz", f"1, NVIDIA H100 80GB HBM3, 0 MiB, {reset}"
+    )
+    report = report_nvidia_smi(text)
+    assert report.values["memory_used_mib"] == [1, None]
+    assert report.values["sm_clock_mhz"] == [1980, None]
+    assert (report.verdict, report.values["needs_reset"]) == ("fail", [1])
+
+
+def test_a_card_that_cannot_tell_its_number_is_not_another_one_that_is_missing():
+    text = ROWS.replace("\n0, NVIDIA", "\n[Unknown Error], NVIDIA")
+    assert [f.id for f in report_nvidia_smi(text).findings] == ["unknown_error"]
+
+
+def test_a_sentence_of_a_lost_card_names_its_bus():
+    text = "GPU 00000000:1A:00.0: GPU is lost.  Reboot the system to recover this GPU\n"
+    assert report_nvidia_smi(text).values["lost_gpu"] == {"index": None, "pci": "00000000:1A:00.0"}

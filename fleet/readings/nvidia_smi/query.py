@@ -63,7 +63,12 @@ class QueryTable:
 
     @property
     def missing(self) -> tuple[int, ...]:
-        """Numbers below the highest one that neither a row nor a sentence has."""
+        """Numbers below the highest one that neither a row nor a sentence has.
+
+        Nothing is said while a row could not tell its own number.
+        """
+        if any(r.index is None for r in self.rows):
+            return ()
         known = {r.index for r in self.rows} | {s.index for s in self.sentences}
         highest = max((r.index for r in self.rows if r.index is not None), default=-1)
         return tuple(n for n in range(highest) if n not in known)

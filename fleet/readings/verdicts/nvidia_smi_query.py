@@ -28,6 +28,14 @@ _SHORT = {
     "ecc.errors.uncorrected.volatile.total": "ecc_uncorrected_volatile",
     "clocks_event_reasons.active": "clocks_event_reasons_active",
 }
+_MEASURED = (
+    "memory.used",
+    "memory.free",
+    "utilization.",
+    "power.draw",
+    "temperature.",
+    "clocks.current.",
+)
 # Version-like cells are words even when they look like numbers.
 _WORDS = frozenset({"driver_version", "compute_cap", "vbios_version", "serial"})
 # What must be equal on all cards of one node.
@@ -220,12 +228,22 @@ def _are_numbers_of_cards(table: QueryTable) -> bool:
 def _row_values(table: QueryTable, row: QueryRow) -> dict[str, Any]:
     told: dict[str, Any] = {}
     for field, cell in zip(table.fields, row.cells, strict=True):
-        told[field] = _cell_value(field, cell)
+        told[field] = None if _is_stale(field, row) else _cell_value(field, cell)
     return told
 
 
 def _column_values(table: QueryTable, field: str) -> list[Any]:
-    return [_cell_value(field, c) for c in table.column(field)]
+    return [
+        None if _is_stale(field, row) else _cell_value(field, cell)
+        for row in table.rows
+        if (cell := table.cell(row, field)) is not None
+    ]
+
+
+def _is_stale(field: str, row: QueryRow) -> bool:
+    """Tell a measured number of a card that is lost or waits for a reset: its 0 MiB is not idle."""
+    gone = any(c.state in ("reset_required", "lost") for c in row.cells)
+    return gone and field.startswith(_MEASURED)
 
 
 def _cell_value(field: str, cell: Cell) -> Any:
@@ -248,5 +266,6 @@ def _least_free(table: QueryTable) -> int | None:
         (cell.number, row.index)
         for row in table.rows
         if (cell := table.cell(row, "memory.free")) and cell.number is not None
+        if not _is_stale("memory.free", row)
     ]
     return min(free, key=lambda pair: pair[0])[1] if free else None
