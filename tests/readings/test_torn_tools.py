@@ -128,3 +128,25 @@ def test_another_tool_between_the_lines_invents_no_number(shared_dir):
         report = read(kind, interleaved(raw, foreign))
         found = {number for key, number in numbers(report.values) if key not in COUNTS}
         assert found <= known, (kind, name)
+
+
+def test_blanks_of_a_line_that_was_cut_are_no_end(shared_dir):
+    for name in ("001", "030", "031"):
+        raw = (shared_dir / "corpus" / "nvidia-smi" / f"{name}.txt").read_bytes()
+        for at, byte in enumerate(raw):
+            if byte in b" \t" and raw[at - 1 : at] == b"\n":
+                assert read("nvidia-smi", raw[: at + 1]).verdict == "unknown"
+
+
+@pytest.mark.parametrize("lost", range(1, 5))
+def test_titles_that_lost_their_beginning_are_no_pass(shared_dir, lost):
+    raw = (shared_dir / "corpus" / "nvidia-smi" / "025.txt").read_bytes()
+    assert read("nvidia-smi", raw[lost:]).verdict == "unknown"
+
+
+def test_the_rest_of_a_block_before_the_first_device_is_no_pass(shared_dir):
+    raw = (shared_dir / "corpus" / "fabric" / "008.txt").read_bytes()
+    second = raw.index(b"CA 'mlx5_10'")
+    for at in range(1, second - 2):
+        assert read("fabric", raw[at:]).verdict == "unknown", raw[at : at + 20]
+    assert read("fabric", b"=== ibstat ===\n" + raw).verdict == "pass"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from fleet.readings.text import number_lines
 
-_NETDEV = re.compile(r"^\s*(\S{1,64})\s+port (\d{1,3}) ==> (\S{0,64})\s+\((Up|Down)\)")
+_NETDEV = re.compile(r"^\s*([A-Za-z]\S{0,63})\s+port (\d{1,3}) ==> (\S{0,64})\s+\((Up|Down)\)")
 # With -v the PCI address, the card's name and its firmware come first.
 _VERBOSE = re.compile(
     r"^\s*[0-9a-f]{4}:[0-9a-f:.]{6,8} (\S{1,64}) \(.{0,300}? port (\d{1,3}) \(.{1,24}\)\s?==> "

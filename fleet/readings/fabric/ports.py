@@ -26,6 +26,8 @@ _CLOSED = re.compile(
     r"[Ss]tate:\s+[14]: (?:ACTIVE|DOWN)|Phys\w* state:.*(?:LinkUp|Polling|Disabled))\s*$",
     re.I,
 )
+# What a tear leaves of a line, unlike a title that a script writes: `er: Ethernet`, `thernet`.
+_FRAGMENT = re.compile(r"^[^\s=#$*-]{0,40}(?:\s+[^\s=#$*-]{1,40}){0,3}\s*$")
 _PROMPT = re.compile(r"(?:^|[$#>] ?)(?:sudo )?(?:ibstat|ibstatus)(?: -\S{1,8})*$")
 _DEVICES_CAP = 512
 
@@ -122,7 +124,8 @@ def parse_ports(text: str) -> IbPorts:
             fields[pair[1].lower().replace("_", " ")] = pair[2] or ""
         elif _is_unread(line):
             unread.append(line.number)
-            is_headless = is_headless or _PAIR.match(line.text) is not None
+            is_fragment = line.number == 1 and _FRAGMENT.match(line.text) is not None
+            is_headless = is_headless or is_fragment or _PAIR.match(line.text) is not None
     ports = tuple(_port(d, n, at, f, devices[d]) for d, n, at, f in blocks)
     promised = {d: int(f["number of ports"]) for d, f in devices.items() if _is_count(f)}
     return IbPorts(ports, tuple(devices), tuple(unread), promised, is_headless)

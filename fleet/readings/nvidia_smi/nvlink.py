@@ -53,7 +53,14 @@ class NvLinkStatus:
     def complete(self) -> bool:
         """Whether each card has its links or a reason, and as many as the others have."""
         said = all(g.links is not None or g.reason for g in self.gpus)
-        return bool(self.gpus) and said and not self.is_mixed and not self.unread
+        torn = self.is_mixed or self.missing or self.unread
+        return bool(self.gpus) and said and not torn
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """Numbers below the highest one that no card has."""
+        known = {g.index for g in self.gpus}
+        return tuple(n for n in range(max(known, default=0)) if n not in known)
 
     @property
     def is_mixed(self) -> bool:

@@ -59,7 +59,15 @@ class QueryTable:
     @property
     def complete(self) -> bool:
         """Whether every row had all its cells and no sentence stands where rows should."""
-        return bool(self.rows) and not self.torn and not self.sentences and self.headers < 2
+        torn = self.torn or self.is_beheaded or self.headers > 1
+        return bool(self.rows) and not torn and not self.sentences
+
+    @property
+    def is_beheaded(self) -> bool:
+        """Whether the first title lost its beginning: `dex` is no field, but `index` ends with it."""
+        first = self.fields[0] if self.header_line is not None and self.fields else ""
+        known = first in _PLAIN_FIELDS or "." in first or "_" in first
+        return bool(first) and not known and any(f.endswith(first) for f in _PLAIN_FIELDS)
 
     @property
     def missing(self) -> tuple[int, ...]:

@@ -29,7 +29,9 @@ def report_nvidia_smi(text: str) -> Report:
     text, torn = cut_open_end(text, _is_whole_line)
     lines = number_lines(text)
     # A list that ends in a whole line without a line feed may still miss lines.
-    cut = torn or (len(lines) if has_open_end(text) else None)
+    # The tool pads no line behind its last one: blanks there are the begin of a line that was cut.
+    is_open = has_open_end(text) or text.endswith((" ", "\t"))
+    cut = torn or (len(lines) if is_open else None)
     if is_dump(text):
         return _report_dump(parse_dump(text), cut)
     if any(LINK_LINE.match(line.text) for line in lines) or _asks_nvlink(lines):
@@ -139,6 +141,10 @@ def _report_nvlink(status: NvLinkStatus, cut: int | None) -> Report:
 
 def _link_findings(status: NvLinkStatus) -> Iterator[Finding]:
     most = max((g.up or 0 for g in status.gpus), default=0)
+    if status.missing:
+        numbers = ", ".join(str(n) for n in status.missing[:16])
+        text = f"no links of GPU {numbers}: the beginning is cut, or it was not asked for"
+        yield Finding("cards_missing", "warn", text)
     if status.is_mixed:
         text = "a GPU number stands twice: the answers of more than one node in this text"
         yield Finding("mixed", "warn", text)

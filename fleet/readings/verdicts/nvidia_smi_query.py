@@ -141,6 +141,9 @@ def _findings(table: QueryTable) -> Iterator[Finding]:
         if any(c.state in ("not_available", "not_supported") for c in table.column(field)):
             text = f"{field} is not available: neither zero nor an error"
             yield Finding("ecc_not_available", "info", text)
+    if table.is_beheaded:
+        text = f"the first title is {table.fields[0]}: the beginning of the text is cut"
+        yield Finding("torn", "warn", text, (table.header_line or 1,))
     if table.headers > 1:
         text = "the header stands twice: more than one answer in this text"
         yield Finding("mixed", "warn", text)
