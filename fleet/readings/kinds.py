@@ -96,6 +96,7 @@ _MARKS: tuple[tuple[str, int, str], ...] = (
     ("nvidia-smi", 20, r"^index, |^uuid, |^timestamp, |GPU requires reset|\[Unknown Error\]"),
     ("nvidia-smi", 20, r"device handle for GPU|No devices were found|not a valid field to query"),
     ("nvidia-smi", 20, r"^\d+, .*\d (?:MiB|MHz|W|%)(?:,|$)"),
+    ("nvidia-smi", 20, r"GPU is lost\.|^gpu_name, |^gpu_uuid, |^name, |^pid, "),
     ("topo", 20, r"-i command line argument must be used in conjunction"),
     ("nvidia-smi", 20, r"NVML|nvidia-smi: (?:command )?not found|communicate with the NVIDIA"),
     # One such line stands in a test's output, beside thousands of NCCL's where those are asked for.
@@ -125,6 +126,7 @@ _MARKS: tuple[tuple[str, int, str], ...] = (
     ("fabric", 20, r"^CA '|^\s*Port \d+:$|Infiniband device '|\bport \d+ ==> |n_gids_found"),
     ("fabric", 20, r"^DEV\s+PORT\s+INDEX|Link layer: |^NAME +.*MOUNTPOINT|^Filesystem +"),
     ("fabric", 20, r'^\S+ +(?:UP|DOWN|UNKNOWN) |"blockdevices"|"ifname":|^NAME="'),
+    ("fabric", 20, r"^\d+: \S+: <[A-Z]|^ibpanic:|^(?:ibstat|show_gids|lsblk|df): "),
     ("bench", 60, r"Serving Benchmark Result|Request throughput \(req/s\)|\"request_throughput\""),
     ("bench", 60, r"AIPerf \| |GuideLLM|guidellm|Benchmarking complete|Initial test run failed"),
     (

@@ -6,7 +6,7 @@ Line numbers count line feeds only, so they agree with `sed -n Np` on the raw fi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
 LINE_CAP_BYTES = 16 * 1024
@@ -59,6 +59,25 @@ def progress_steps(row: str) -> list[str]:
     if "\r" not in row:
         return [row]
     return [step for step in row.split("\r") if step.strip()]
+
+
+def has_open_end(text: str) -> bool:
+    """Tell a text whose last line no line feed ends: of a list, further lines may be missing."""
+    bare = text.rstrip(" \t\r\0")
+    return bool(bare) and not bare.endswith("\n")
+
+
+def cut_open_end(text: str, is_whole: Callable[[str], bool]) -> tuple[str, int | None]:
+    """Return the text without a last line that no line feed ends, and the number of that line.
+
+    A number at such an end may be a part of one. A line stays when `is_whole` says that nothing can be
+    missing from it; blanks behind the last line feed are no line.
+    """
+    end = len(text.rstrip(" \t\r\0"))
+    start = text.rfind("\n", 0, end) + 1
+    if start == end or is_whole(clean_line(text[start:end])):
+        return text, None
+    return text[:start], text.count("\n", 0, start) + 1
 
 
 def decode(raw: bytes) -> str:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import json
 import random
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -53,6 +54,17 @@ HOSTILE = [
     b"(" * 50_000,
     b"Loading safetensors checkpoint shards: 12% Completed | 1/8 [" * 500,
     b"9" * 100_000,
+    b"NAME SIZE TYPE MOUNTPOINT\n" + b"a " * 50_000,
+    b"NAME SIZE TYPE\n" + b"sda 1G " * 8_000 + b"disk\n" * 8_000,
+    b"Filesystem Size Used Avail Use% Mounted on\n" + b"/dev/" * 3_000 + b"\n" + b" 1" * 9_000,
+    b'{"blockdevices": [' * 20_000,
+    b'[{"ifname": ' * 20_000,
+    b"1: eth0: <UP> mtu 1500 " + b"state " * 20_000,
+    b"0000:1a:00.0 mlx5_0 (" + b" port 1 (" * 10_000,
+    b"CA 'mlx5_0'\n" + b"\tPort 1:\n\t\tState: Active\n" * 5_000,
+    b"GPU 00000000:1A:00.0\n" + b"    ECC Errors\n        Volatile : \n" * 5_000,
+    b"| NVIDIA-SMI\n" + b"+" + b"-" * 40 + b"+\n| Processes:\n" + b"+" * 50_000,
+    b"Legend:\n" + b"  SYS  = " * 10_000 + b"NVRM: Xid (PCI:" * 5_000,
     b"Model loading took " + b"9" * 50_000 + b" GiB and 1 seconds",
     "٣,٤ MiB\n".encode() * 10,
     b"============ Serving Benchmark Result ============\n" * 3_000,
@@ -118,6 +130,23 @@ def test_every_kind_is_recognised_by_its_content(shared_dir, kind):
     for place in sorted((shared_dir / "corpus" / kind).glob("*.txt")):
         text = place.read_bytes().decode("utf-8", "replace")
         assert recognise(text) == kind, place.name
+
+
+@pytest.mark.parametrize(
+    ("kind", "line"),
+    [
+        ("topo", b"GPU0\t X \tNV18\t0-47\t0\t\tN/A\n"),
+        ("nvidia-smi", b"0, NVIDIA H200, 143771 MiB, 700.00 W\n"),
+        ("nvidia-smi", b"GPU 00000000:1A:00.0\n    ECC Errors\n        Volatile\n"),
+        ("fabric", b"sda 8:0 0 447.1G 0 disk /\n"),
+        ("fabric", b"mlx5_0 port 1 ==> ens1np0 (Up)\n"),
+        ("fabric", b"7: ens1: <UP> mtu 9000 qdisc mq state UP group default\n"),
+    ],
+)
+def test_many_lines_take_time_in_proportion(kind, line):
+    started = time.process_time()
+    check(read(kind, line * 20_000))
+    assert time.process_time() - started < 30
 
 
 def test_a_text_of_no_tool_is_not_recognised():
