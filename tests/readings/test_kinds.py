@@ -55,6 +55,13 @@ HOSTILE = [
     b"9" * 100_000,
     b"Model loading took " + b"9" * 50_000 + b" GiB and 1 seconds",
     "٣,٤ MiB\n".encode() * 10,
+    b" #bytes #iterations BW peak[Gb/sec] BW average[Gb/sec] MsgRate[Mpps]\n"
+    + b"1 inf nan 1e999 0x1\n" * 99,
+    b" RDMA_Write BW Test\n" * 2_000 + b"-" * 50_000,
+    b"Failed status " + b"9" * 5_000 + b": wr_id 0 syndrom 0x" + b"f" * 5_000,
+    b'vllm:num_requests_running{model_name="m"} +Inf\nvllm:num_requests_waiting{model_name="m"} 1e308\n',
+    b'vllm:kv_cache_usage_perc{engine="0"} NaN\nvllm:request_success_total{finished_reason="stop"} NaN\n',
+    b'a_bucket{le="1"} 1\n' * 3_000 + b"DCGM_FI_DEV_GPU_TEMP{" * 2_000,
 ]
 
 
