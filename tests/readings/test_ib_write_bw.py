@@ -371,7 +371,17 @@ def test_it_is_recognised(text):
     [
         (head() + TABLE) + " 65536 5000 1.00 1.00 0.001907\n" * 20_000,
         head() * 300,
+        "".join(
+            "".join(head(local=f"0x{n:x}1", remote=f"0x{n:x}2").splitlines(True)[1:12:5])
+            + TABLE
+            + ROW
+            for n in range(8_000)
+        ),
         "-" * 100_000,
+        (" " * 16_000 + "x\n") * 20,
+        ("ib_" * 5_000 + "\n") * 20,
+        ("Failed status " * 1_000 + "\n") * 20,
+        ("*" * 16_000 + "x\n") * 20,
         " #bytes #iterations" * 5_000,
         TABLE + "1 " * 8_000,
         "Completion with error at client " * 500,

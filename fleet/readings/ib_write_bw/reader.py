@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from fleet.readings.ib_write_bw.rows import Header, Row, looks_like_row, read_cells, read_header
@@ -50,9 +51,10 @@ _SETTINGS = {
 _NUMBERS = {"qps", "tx_depth", "rx_depth", "cq_moderation", "mtu", "gid_index", "max_inline"}
 _SETTING = re.compile(rf"(?:^|\s)({'|'.join(map(re.escape, _SETTINGS))})\s{{0,20}}:\s{{0,20}}(\S+)")
 _LEADING_NUMBER = re.compile(r"(\d{1,9})(?:\[[A-Za-z]{1,4}\])?", re.ASCII)
+# Lines that say nothing to us, without the blanks around them.
 _KNOWN = re.compile(
-    r"^\s*(?:\*+|\* Waiting .*|GID: .*|ibv_wr\*.*|CPU freq.*|CQE Poll.*|Outstand reads.*"
-    r"|Connected: .*|Using sampled CPU.*|s?cnt=.*|rcnt=.*|Post List.*|Mcast .*)?\s*$"
+    r"\*+$|\* Waiting |GID: |ibv_wr\*|CPU freq|CQE Poll|Outstand reads|Connected: "
+    r"|Using sampled CPU|s?cnt=|rcnt=|Post List|Mcast "
 )
 
 
@@ -82,17 +84,22 @@ class Perftest:
     open_tables: int = 0
     has_torn_end: bool = False
 
+    @cached_property
     def tests(self) -> list[list[int]]:
-        """Return the blocks that share an address, grouped: the two sides of each test."""
-        groups: list[tuple[set[tuple[str, ...]], list[int]]] = []
+        """The blocks that share an address, grouped: the two sides of each test."""
+        groups: list[list[int]] = []
+        group_of: dict[tuple[str, ...], list[int]] = {}
         for number, block in enumerate(self.blocks):
             if not block.ends:
                 continue
-            same = [g for g in groups if g[0] & block.ends]
-            merged = block.ends.union(*(g[0] for g in same))
-            members = sorted([number, *(n for g in same for n in g[1])])
-            groups = [g for g in groups if g not in same] + [(merged, members)]
-        return [members for _, members in groups]
+            group = next((group_of[end] for end in block.ends if end in group_of), None)
+            if group is None:
+                group = []
+                groups.append(group)
+            group.append(number)
+            for end in block.ends:
+                group_of.setdefault(end, group)
+        return groups
 
 
 def parse_perftest(text: str) -> Perftest:
@@ -210,7 +217,7 @@ class _Reader:
             self._found.failures.append(failure)
         elif (note := read_note(line)) is not None:
             self._found.notes.setdefault(note, []).append(line.number)
-        elif not _KNOWN.match(line.text):
+        elif not _KNOWN.match(line.text.strip()):
             self._found.unread.append(line.number)
 
 

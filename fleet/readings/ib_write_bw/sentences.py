@@ -72,7 +72,7 @@ _NEEDLES: tuple[tuple[str, FailureKind], ...] = (
     (r"Couldn't (?:create|get) (?:CQ|QP|PD)|to create (?:CQ|QP|PD)\b", "queue_failed"),
     (r"[Ff]ailed to modify QP|Unable to Connect the HCA", "queue_failed"),
     (r"cuInit|CUDA error|initialize CUDA|Couldn't init.{0,20}CUDA", "gpu_memory_failed"),
-    (r"(?:ib_\w+|raw_ethernet_\w+|perftest)\b.{0,60}(?:command )?not found", "tool_missing"),
+    (r"\b(?:ib_|raw_ethernet_|perftest)\w{0,20}\b.{0,60}not found", "tool_missing"),
     (r"Failed to complete \w+ function", "run_failed"),
     (r"Segmentation fault|core dumped", "run_failed"),
     (r"^\s*(?:Couldn't|Failed |Unable to |Problems? with|Cannot |Can't |[Ee]rror\b)", "failed"),

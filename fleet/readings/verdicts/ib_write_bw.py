@@ -169,16 +169,21 @@ def _unit_findings(found: Perftest) -> Iterator[Finding]:
 
 
 def _sides(found: Perftest) -> int:
-    return max(1, len(found.blocks) - max(0, len(found.tests()) - 1))
+    return max(1, len(found.blocks) - max(0, len(found.tests) - 1))
 
 
 def _by_test(found: Perftest) -> list[list[Row]]:
     """Return the rows of each test. Sides of one test stay together; parts of a sum are left out."""
     rows = [r for r in found.rows if r.part is None]
-    tests = found.tests()
+    tests = found.tests
     if len(tests) <= 1:
         return [rows] if rows else []
-    return [found_rows for t in tests if (found_rows := [r for r in rows if r.block in t])]
+    test_of = {block: place for place, test in enumerate(tests) for block in test}
+    by_test: dict[int, list[Row]] = {}
+    for row in rows:
+        if row.block in test_of:
+            by_test.setdefault(test_of[row.block], []).append(row)
+    return [by_test[place] for place in sorted(by_test)]
 
 
 def _result(found: Perftest, rows: list[Row]) -> Row | None:
@@ -203,8 +208,8 @@ def _values(found: Perftest) -> dict[str, Any]:
         "rows": len(found.rows),
         "table": [_row(r) for r in rows[:_ROWS_CAP]],
         "torn_last_row": _has_torn_last_row(found),
-        "distinct_tests": len(found.tests()) or (1 if len(found.headers) == 1 else None),
-        "tests": [_test(found, t) for t in tests],
+        "distinct_tests": len(found.tests) or (1 if len(found.headers) == 1 else None),
+        "tests": [_test(found, t) for t in tests[:_ROWS_CAP]],
         "test": _same([f"{b.verb} {b.measure}" for b in found.blocks]),
         "bidirectional": _same([b.is_bidirectional for b in found.blocks]),
         "unit": units.pop() if len(units) == 1 else None,
