@@ -211,6 +211,8 @@ def test_other_lines_are_no_header(line):
         ("failed to create mr\n", "memory_refused", "memory refused"),
         (" Unable to create QP.\n", "queue_failed", "queue failed"),
         ("Failed to modify QP 275 to RTR\n", "queue_failed", "queue failed"),
+        ("cuInit(0) returned 100\n", "gpu_memory_failed", "gpu memory failed"),
+        ("cuMemAlloc error=2\n", "gpu_memory_failed", "gpu memory failed"),
         ("bash: ib_write_bw: command not found\n", "tool_missing", "tool missing"),
         (" Failed to complete run_iter_bw function successfully\n", "run_failed", "run failed"),
         ("Segmentation fault (core dumped)\n", "run_failed", "run failed"),
@@ -253,6 +255,15 @@ def test_a_failed_completion_says_what_its_status_means(line, status, syndrome, 
 def test_a_torn_error_gives_no_torn_number(text, status):
     error = report_ib_write_bw(text).values["error"]
     assert (error["status"], error["syndrome"]) == (status, None)
+
+
+def test_what_it_says_of_gpu_memory_on_its_way_is_no_failure():
+    text = (
+        "initializing CUDA\nListing all CUDA devices in system:\ncreating CUDA Ctx\n"
+        "cuMemAlloc() of a 131072 bytes GPU buffer\nallocated GPU buffer address at 0x7f\n"
+    )
+    report = report_ib_write_bw(text + CLIENT + "deallocating GPU buffer 0x7f\n")
+    assert (report.verdict, report.values["error"]) == ("pass", None)
 
 
 def test_an_active_port_is_no_failure():
