@@ -11,6 +11,7 @@ from fleet.readings.report import Finding, Report
 from fleet.readings.text import Readable, Rewound, decode, read_capped
 from fleet.readings.verdicts.bench import report_bench
 from fleet.readings.verdicts.fabric import report_fabric
+from fleet.readings.verdicts.ib_write_bw import report_ib_write_bw
 from fleet.readings.verdicts.kernel_log import report_kernel_log
 from fleet.readings.verdicts.metrics import report_metrics
 from fleet.readings.verdicts.nccl_log import report_nccl_log
@@ -80,6 +81,7 @@ READERS: dict[str, Callable[[Readable], Report]] = {
     "topo": _whole(report_topo),
     "nvidia-smi": _whole(report_nvidia_smi),
     "fabric": _whole(report_fabric),
+    "ib-write-bw": _whole(report_ib_write_bw),
     "metrics": _whole(report_metrics),
     "bench": _whole(report_bench),
     "nccl-tests": report_nccl_tests,
@@ -112,7 +114,11 @@ _MARKS: tuple[tuple[str, int, str], ...] = (
         20,
         r"^(?:\S{1,40}:)? {0,24}\d{1,15} {1,24}\d{1,15} {1,24}(?:float|half|bfloat16) ",
     ),
-    ("ib-write-bw", 60, r"#bytes\s+#iterations|RDMA_Write BW Test|RDMA_Write Bidirectional"),
+    ("ib-write-bw", 60, r"#bytes\s+(?:#sl\s+)?#iterations|^\s*[A-Z][\w ]+ (?:BW|Latency) Test\s*$"),
+    ("ib-write-bw", 60, r"Failed status \d+: wr_id|Completion wi?th error at (?:client|server)"),
+    ("ib-write-bw", 30, r"Couldn't (?:set the link layer|get context for the device)"),
+    ("ib-write-bw", 30, r"Port number \d+ state is |BW peak won't be measured|Waiting for client"),
+    ("ib-write-bw", 30, r"\bib_\w+_(?:bw|lat)\b|for socket connection|init the socket connection"),
     ("nccl-log", 2, r" NCCL (?:INFO|WARN) |Watchdog caught|^PGID +\||PEER_DEAD"),
     ("nccl-log", 2, r"NCCL version|ProcessGroupNCCL|communicator data|last enqueued work"),
     ("nccl-log", 2, r"Got completion from peer"),

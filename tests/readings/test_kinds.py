@@ -79,6 +79,13 @@ HOSTILE = [
     b"8 2 float sum -1 " * 5_000 + b"\n" + b"8 2 float\n" * 5_000,
     b"# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 100.123\n" * 2_000,
     b"Rank  0 Pid 1 on h device 0 [0x00] A\n" * 20_000,
+    b" #bytes #iterations BW peak[Gb/sec] BW average[Gb/sec] MsgRate[Mpps]\n"
+    + b"1 inf nan 1e999 0x1\n" * 99,
+    b" RDMA_Write BW Test\n" * 2_000 + b"-" * 50_000,
+    b"Failed status " + b"9" * 5_000 + b": wr_id 0 syndrom 0x" + b"f" * 5_000,
+    b'vllm:num_requests_running{model_name="m"} +Inf\nvllm:num_requests_waiting{model_name="m"} 1e308\n',
+    b'vllm:kv_cache_usage_perc{engine="0"} NaN\nvllm:request_success_total{finished_reason="stop"} NaN\n',
+    b'a_bucket{le="1"} 1\n' * 3_000 + b"DCGM_FI_DEV_GPU_TEMP{" * 2_000,
 ]
 
 
