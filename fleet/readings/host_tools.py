@@ -19,9 +19,19 @@ _FREE = re.compile(
     r"Mem:\s+(\d{1,19})\s+(\d{1,19})\s+(\d{1,19})\s+(\d{1,19})\s+(\d{1,19})\s+(\d{1,19})"
 )
 _KERNEL = re.compile(r"\d{1,3}\.\d{1,4}[A-Za-z0-9._+-]{0,80}", re.ASCII)
-_OFFSET = re.compile(r"System time\s*:\s*(\d{1,12}\.\d{1,12}) seconds (slow|fast) of NTP time")
-_LEAP = re.compile(r"Leap status\s*:\s*(.{1,40})")
-_STRATUM = re.compile(r"Stratum\s*:\s*(\d{1,2})")
+_OFFSET = re.compile(
+    r"^[ \t]{0,20}System time[ \t]{0,20}:[ \t]{0,20}(\d{1,12}\.\d{1,12}) seconds (slow|fast) of NTP time",
+    re.M,
+)
+# The four words of chronyc; a cut one is none of them and says nothing.
+_LEAP = re.compile(
+    r"^[ \t]{0,20}Leap status[ \t]{0,20}:[ \t]{0,20}(Normal|Insert second|Delete second|Not synchronised)\s*$",
+    re.M,
+)
+_STRATUM = re.compile(r"^[ \t]{0,20}Stratum[ \t]{0,20}:[ \t]{0,20}(\d{1,2})\s*$", re.M)
+_ROOT = re.compile(
+    r"^[ \t]{0,20}Root (delay|dispersion)[ \t]{0,20}:[ \t]{0,20}(\d{1,12}\.\d{1,12}) seconds", re.M
+)
 _SINCE = re.compile(r"\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}", re.ASCII)
 _READY = re.compile(r"(/.{1,400}/\.ready):(.*)")
 _KIB = 1024
@@ -48,11 +58,15 @@ class Memory:
 
 @dataclass(frozen=True)
 class Clock:
-    """How far the clock is from NTP in seconds (positive: fast), and whether it is synchronised."""
+    """How far the clock is from NTP in seconds (positive: fast), and whether it is synchronised.
+
+    `error_bound_s`: what the error cannot exceed, by chronyc(1): offset, dispersion, half the delay.
+    """
 
     offset_s: float
     stratum: int | None
     is_synchronised: bool
+    error_bound_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -119,12 +133,17 @@ def parse_uptime_since(text: str) -> str | None:
 
 
 def parse_chronyc_tracking(text: str) -> Clock | None:
-    """Read `chronyc tracking`."""
-    offset, stratum, leap = _OFFSET.search(text), _STRATUM.search(text), _LEAP.search(text)
-    if offset is None or leap is None:
+    """Read `chronyc tracking`; two of them in one text are none. Source: chronyc(1)."""
+    offsets, leaps = _OFFSET.findall(text), _LEAP.findall(text)
+    if len(offsets) != 1 or len(leaps) != 1:
         return None
-    seconds = float(offset[1]) * (1 if offset[2] == "fast" else -1)
-    return Clock(seconds, int(stratum[1]) if stratum else None, leap[1].strip() == "Normal")
+    seconds = float(offsets[0][0]) * (1 if offsets[0][1] == "fast" else -1)
+    stratum, root = _STRATUM.findall(text), dict(_ROOT.findall(text))
+    bound = None
+    if len(root) == 2:
+        bound = abs(seconds) + float(root["dispersion"]) + float(root["delay"]) / 2
+    is_synchronised = leaps[0] != "Not synchronised"
+    return Clock(seconds, int(stratum[0]) if stratum else None, is_synchronised, bound)
 
 
 def parse_docker_version(text: str) -> str | None:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
-from fleet.readings.report import Report
-from fleet.readings.text import Readable, Rewound, decode, iter_line_batches, read_capped
+from fleet.readings.line_batches import LineBatches
+from fleet.readings.report import Finding, Report
+from fleet.readings.text import Readable, Rewound, decode, read_capped
+from fleet.readings.verdicts.bench import report_bench
 from fleet.readings.verdicts.fabric import report_fabric
+from fleet.readings.verdicts.ib_write_bw import report_ib_write_bw
 from fleet.readings.verdicts.kernel_log import report_kernel_log
 from fleet.readings.verdicts.metrics import report_metrics
 from fleet.readings.verdicts.nccl_log import report_nccl_log
+from fleet.readings.verdicts.nccl_tests import report_nccl_tests
 from fleet.readings.verdicts.nvidia_smi import report_nvidia_smi
 from fleet.readings.verdicts.topo import report_topo
 from fleet.readings.verdicts.vllm_log import report_vllm_log
@@ -42,14 +47,47 @@ def _whole(report: Callable[[str], Report]) -> Callable[[Readable], Report]:
     return read
 
 
+def _streamed(
+    report: Callable[[Iterable[list[bytes]]], Report], *ends: bytes
+) -> Callable[[Readable], Report]:
+    """Read logs of any length line by line; one that ends inside its last line is incomplete.
+
+    `ends` are the endings by which a last line without its line feed is known to be whole.
+    """
+
+    def read(stream: Readable) -> Report:
+        batches = LineBatches(stream, ends)
+        found = report(batches)
+        torn = batches.torn_line
+        if torn is None:
+            return found
+        text = "the text ends inside its last line; a number that it may have cut is not read"
+        summary, verdict = found.summary, found.verdict
+        if verdict == "pass":
+            summary, verdict = f"The text ends inside its last line. {summary}", "unknown"
+        return replace(
+            found,
+            complete=False,
+            verdict=verdict,
+            summary=summary,
+            findings=(*found.findings, Finding("torn_end", "info", text, (torn,))),
+            unread=tuple(sorted({*found.unread, torn})),
+        )
+
+    return read
+
+
 READERS: dict[str, Callable[[Readable], Report]] = {
     "topo": _whole(report_topo),
     "nvidia-smi": _whole(report_nvidia_smi),
     "fabric": _whole(report_fabric),
+    "ib-write-bw": _whole(report_ib_write_bw),
     "metrics": _whole(report_metrics),
-    "vllm-log": lambda stream: report_vllm_log(iter_line_batches(stream)),
-    "nccl-log": lambda stream: report_nccl_log(iter_line_batches(stream)),
-    "kernel-log": lambda stream: report_kernel_log(iter_line_batches(stream)),
+    "bench": _whole(report_bench),
+    "nccl-tests": report_nccl_tests,
+    "vllm-log": _streamed(report_vllm_log, b"Application startup complete."),
+    "nccl-log": _streamed(report_nccl_log, b"Init COMPLETE", b"Destroy COMPLETE"),
+    "kernel-log": _streamed(report_kernel_log),
 }
 
 # Kind, pattern of one telling line. The kind with the most telling lines is taken, with a weight
@@ -60,22 +98,49 @@ _MARKS: tuple[tuple[str, int, str], ...] = (
     ("nvidia-smi", 20, r"^index, |^uuid, |^timestamp, |GPU requires reset|\[Unknown Error\]"),
     ("nvidia-smi", 20, r"device handle for GPU|No devices were found|not a valid field to query"),
     ("nvidia-smi", 20, r"^\d+, .*\d (?:MiB|MHz|W|%)(?:,|$)"),
+    ("nvidia-smi", 20, r"GPU is lost\.|^gpu_name, |^gpu_uuid, |^name, |^pid, "),
     ("topo", 20, r"-i command line argument must be used in conjunction"),
     ("nvidia-smi", 20, r"NVML|nvidia-smi: (?:command )?not found|communicate with the NVIDIA"),
-    ("nccl-tests", 60, r"^\S*\s*# nThread|# Avg bus bandwidth|# Out of bounds values"),
-    ("ib-write-bw", 60, r"#bytes\s+#iterations|RDMA_Write BW Test|RDMA_Write Bidirectional"),
+    # One such line stands in a test's output, beside thousands of NCCL's where those are asked for.
+    (
+        "nccl-tests",
+        20_000,
+        r"nThread \d+ nGpus \d+ minBytes|Collective test (?:starting|concluded):",
+    ),
+    ("nccl-tests", 20_000, r"Avg bus bandwidth {0,8}:|Out of bounds values {0,8}:"),
+    ("nccl-tests", 60, r" \.\. .{1,300}: Test failure \S+:\d|\balgbw {1,8}busbw\b|algbw\(GB/s\)"),
+    (
+        "nccl-tests",
+        20,
+        r"^(?:\S{1,40}:)? {0,24}\d{1,15} {1,24}\d{1,15} {1,24}(?:float|half|bfloat16) ",
+    ),
+    ("ib-write-bw", 60, r"#bytes\s+(?:#sl\s+)?#iterations|^\s*[A-Z][\w ]+ (?:BW|Latency) Test\s*$"),
+    ("ib-write-bw", 60, r"Failed status \d+: wr_id|Completion wi?th error at (?:client|server)"),
+    ("ib-write-bw", 30, r"Couldn't (?:set the link layer|get context for the device)"),
+    ("ib-write-bw", 30, r"Port number \d+ state is |BW peak won't be measured|Waiting for client"),
+    ("ib-write-bw", 30, r"\bib_\w+_(?:bw|lat)\b|for socket connection|init the socket connection"),
     ("nccl-log", 2, r" NCCL (?:INFO|WARN) |Watchdog caught|^PGID +\||PEER_DEAD"),
     ("nccl-log", 2, r"NCCL version|ProcessGroupNCCL|communicator data|last enqueued work"),
     ("nccl-log", 2, r"Got completion from peer"),
     ("vllm-log", 3, r"\((?:APIServer|ApiServer_|EngineCore|Worker|VllmWorker)[^)]{0,40}pid="),
     ("vllm-log", 3, r"(?:INFO|WARNING|ERROR) \d\d-\d\d \d\d:\d\d:\d\d "),
+    # Ray's worker class of vLLM: NCCL's set-up lines in it are a part of an engine's start.
+    ("vllm-log", 3, r"\(RayWorkerWrapper pid=[^)]{1,64}\) .* NCCL INFO "),
     ("vllm-log", 3, r"vllm: error:|checkpoint shards:|# GPU blocks:|KV cache size:|vLLM"),
     ("kernel-log", 20, r"NVRM: |Xid \(PCI|mlx5_core |Out of memory: Killed|\[ *\d+\.\d{6}\] "),
     ("kernel-log", 20, r"^kern +:|^\d,\d+,\d+,[^;]*;|EDAC MC|: segfault at "),
     ("fabric", 20, r"^CA '|^\s*Port \d+:$|Infiniband device '|\bport \d+ ==> |n_gids_found"),
     ("fabric", 20, r"^DEV\s+PORT\s+INDEX|Link layer: |^NAME +.*MOUNTPOINT|^Filesystem +"),
     ("fabric", 20, r'^\S+ +(?:UP|DOWN|UNKNOWN) |"blockdevices"|"ifname":|^NAME="'),
+    ("fabric", 20, r"^\d+: \S+: <[A-Z]|^ibpanic:|^(?:ibstat|show_gids|lsblk|df): "),
     ("bench", 60, r"Serving Benchmark Result|Request throughput \(req/s\)|\"request_throughput\""),
+    ("bench", 60, r"AIPerf \| |GuideLLM|guidellm|Benchmarking complete|Initial test run failed"),
+    (
+        "bench",
+        60,
+        r"subparser='bench'|\"endpoint_type\": |\(tok/s\):|^Throughput: [\d.]+ requests/s",
+    ),
+    ("bench", 60, r"^\s*(?:Mean|Median|P99) (?:TTFT|TPOT|ITL|E2EL) \(ms\):|% percentile latency: "),
     ("metrics", 20, r"^# (?:HELP|TYPE) |^DCGM_FI_|^vllm[:_]\w+\{|^nvidia_smi_"),
 )
 KINDS = (

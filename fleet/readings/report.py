@@ -5,7 +5,7 @@ A reading judges a text by itself. Comparing with a golden node or an earlier ru
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -65,6 +65,13 @@ def verdict_of(findings: Iterable[Finding], *, known_good: bool) -> Verdict:
     if any(f.severity == "error" for f in findings):
         return "fail"
     return "pass" if known_good else "unknown"
+
+
+def open_end(line: int | None) -> Iterator[Finding]:
+    """Say that no line feed ends the last line of a text, so that it or more may be missing."""
+    if line is not None:
+        text = f"line {line} has no line feed at its end: the text may be cut there"
+        yield Finding("open_end", "warn", text, (line,))
 
 
 def lead(findings: Iterable[Finding], otherwise: str) -> str:

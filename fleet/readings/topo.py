@@ -21,8 +21,9 @@ _COLUMNS_CAP = 256
 _TITLES = ("GPU NUMA ID", "CPU Affinity", "NUMA Affinity")
 _NIC_NAME = re.compile(r"\s*(NIC\d{1,3}):\s*(\S{1,64})\s*$")
 _PROMPT = re.compile(r"^\s*[>|]\s+(?=\S)")
-_INTEGER = re.compile(r"\d{1,4}")
-_CPU_LIST = re.compile(r"\d{1,5}(?:-\d{1,5})?(?:,\d{1,5}(?:-\d{1,5})?)*,?")
+_INTEGER = re.compile(r"\d{1,4}", re.ASCII)
+_LEGEND = re.compile(r"\s*(?:(?:NIC )?Legend:\s*$|(?:X|NV#|[A-Z]{3,4})\s{1,8}= )")
+_CPU_LIST = re.compile(r"\d{1,5}(?:-\d{1,5})?(?:,\d{1,5}(?:-\d{1,5})?)*,?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,10 @@ class TopoRow:
 
 @dataclass(frozen=True)
 class Topology:
-    """The matrix of one node. `problems` says why `complete` is False."""
+    """The matrix of one node. `problems` says why `complete` is False.
+
+    `unread` are rows that are torn, `other` are lines of no part of the tool's answer.
+    """
 
     columns: tuple[str, ...] = ()
     titles: tuple[str, ...] = ()
@@ -49,6 +53,7 @@ class Topology:
     problems: tuple[str, ...] = ()
     header_line: int | None = None
     unread: tuple[int, ...] = ()
+    other: tuple[int, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -117,7 +122,8 @@ def parse_topo(text: str) -> Topology:
     sentences = read_sentences(lines)
     at = next((i for i, line in enumerate(lines) if _is_header(line.text)), None)
     if at is None:
-        return Topology(sentences=sentences, problems=("no matrix in this text",))
+        other = tuple(_other(lines, sentences, (), ()))
+        return Topology(sentences=sentences, problems=("no matrix in this text",), other=other)
     columns, titles = _read_header(lines[at].text)
     rows, torn, end = _read_rows(lines, at + 1, columns, titles)
     legend = dict(_read_legend(lines[end:]))
@@ -126,9 +132,41 @@ def parse_topo(text: str) -> Topology:
     problems += _legend_problems(columns, legend)
     if any(_is_header(line.text) for line in lines[end:]):
         problems.append("more than one matrix in this text; only the first is read")
+    header = lines[at].number
+    other = tuple(_other(lines, sentences, (header, *torn), rows))
     return Topology(
-        columns, titles, rows, legend, sentences, tuple(problems), lines[at].number, tuple(torn)
+        columns,
+        titles,
+        rows,
+        legend,
+        sentences,
+        tuple(problems),
+        header,
+        tuple(torn),
+        other,
     )
+
+
+def _other(
+    lines: list[Line],
+    sentences: tuple[Sentence, ...],
+    taken: tuple[int, ...],
+    rows: tuple[TopoRow, ...],
+) -> Iterator[int]:
+    """Number the lines that are no header, row, legend or sentence of the tool."""
+    known = {*taken, *(s.line for s in sentences), *(r.line for r in rows)}
+    for line in lines:
+        if line.number in known or not line.text.strip():
+            continue
+        if not (_LEGEND.match(line.text) or _NIC_NAME.match(line.text)):
+            yield line.number
+
+
+def is_whole_line(text: str) -> bool:
+    """Tell a line that can miss nothing at its end: a row that ends in N/A, the legend, a sentence."""
+    words = text.split()
+    closed = len(words) > 2 and _is_link(words[1]) and words[-1] in ("N/A", "X")
+    return closed or text.rstrip().endswith("NVLinks") or bool(read_sentences([Line(1, text)]))
 
 
 def _is_header(text: str) -> bool:

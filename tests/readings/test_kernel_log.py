@@ -53,7 +53,7 @@ def test_a_crash_on_purpose_is_no_bug(corpus):
     assert found.values["kind"] == "panic record from pstore"
     assert found.values["is_deliberate"] is True
     assert "on purpose" in found.summary
-    assert found.values["cause"] == "sysrq: SysRq : Trigger a crash"
+    assert found.values["cause"] == "SysRq : Trigger a crash"
 
 
 def test_switches_and_links_that_come_up_are_no_fault(corpus):
@@ -198,3 +198,123 @@ def test_only_lines_since_a_time_are_kept_with_what_belongs_to_them():
 def test_of_lines_that_do_not_tell_their_time_none_is_left_out():
     log = [b"[   12.345678] one", b"[Mon Nov 30 06:00:00 2026] two", b"three"]
     assert list(lines_since(log, datetime(2026, 11, 30, 7, tzinfo=UTC))) == log
+
+
+@pytest.mark.parametrize(
+    ("line", "form", "text"),
+    [
+        ("[    1.234567][  T123] NVRM: x", "dmesg", "NVRM: x"),
+        ("[Jan21 04:41] NVRM: x", "dmesg", "NVRM: x"),
+        ("[  +0.000123] NVRM: x", "dmesg", "NVRM: x"),
+        ("[   12.345678 <    0.000001>] NVRM: x", "dmesg", "NVRM: x"),
+        ("[sudo] password for ana:", "", "[sudo] password for ana:"),
+        ("[0] node-a:1:1 [0] NCCL INFO x", "", "[0] node-a:1:1 [0] NCCL INFO x"),
+        (
+            "Aug 25 19:25:12 node-a systemd[1]: Started x.",
+            "journal",
+            "Aug 25 19:25:12 node-a systemd[1]: Started x.",
+        ),
+    ],
+)
+def test_only_clocks_are_stamps(line, form, text):
+    stamped = read_stamp(line)
+    assert (stamped.form, stamped.text) == (form, text)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[sudo] password for ana:",
+        "dmesg: read kernel buffer failed: Operation not permitted",
+        "GPU0\tX\tNV18",
+    ],
+)
+@pytest.mark.parametrize("before", [0, 200])
+def test_a_line_that_is_no_kernels_is_kept_and_takes_the_pass_away(line, before):
+    stamped = [f"[{n:12.6f}] usb 1-1: new device" for n in range(before)]
+    found = report("\n".join([*stamped, line, *stamped]))
+    if line.startswith("[") and before:
+        # Far into a log, what begins as its lines do is taken for one of them.
+        return
+    assert found.verdict == "unknown"
+    assert found.unread == (before + 1,)
+
+
+def test_a_journal_holds_lines_of_programs_too():
+    found = report(
+        "-- Logs begin at Tue 2026-11-24. --\n"
+        "Nov 30 10:00:00 n1 kernel: usb 1-1: new device\n"
+        "Nov 30 10:00:01 n1 systemd[1]: Started x.\n"
+        "-- Reboot --\n"
+    )
+    assert (found.verdict, found.unread, found.values["host"]) == ("pass", (), "n1")
+
+
+def test_lines_far_into_a_log_keep_their_numbers():
+    lines = [f"[{n:12.6f}] usb 1-1: new device" for n in range(3000)]
+    lines[2500] = "[ 2500.000000] NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus."
+    lines[2700] = (
+        "[ 2700.000000] mlx5_core 0000:5c:00.0: Port module event: module 0, Cable plugged"
+    )
+    reader = KernelReader()
+    for start in range(0, 3000, 700):
+        reader.feed(line.encode() for line in lines[start : start + 700])
+    assert reader.xids.groups[79, "0000:01:00"].first_line == 2501
+    assert reader.host.nic_lines["0000:5c:00.0", "Cable plugged"] == [2701]
+    assert reader.lines == 3000
+
+
+def test_codes_stand_together_in_the_order_in_which_they_were_first_seen():
+    rows = [(149, "0009"), (154, "0009"), (149, "0008"), (154, "0008")]
+    found = report("\n".join(f"NVRM: Xid (PCI:{bus}:01:00): {code}, x" for code, bus in rows))
+    assert [(x["code"], x["bus"][:4]) for x in found.values["xids"]] == [
+        (149, "0009"), (149, "0008"), (154, "0009"), (154, "0008"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "what", ["general protection fault ip:7f1c", "trap invalid opcode ip:7f1c"]
+)
+def test_a_trap_of_a_program_is_no_crash_of_the_kernel(what):
+    found = report(f"[ 1.000000] traps: python3[77] {what} sp:7ffd error:0 in libcuda.so.1[7f+1]")
+    assert [(f.id, f.severity) for f in found.findings] == [("segfault", "warn")]
+    assert found.values["segfaults"][0]["library"] == "libcuda.so.1"
+
+
+def test_a_crash_that_nobody_asked_for_is_a_failure():
+    found = report("<1>[  201.654822] BUG: unable to handle kernel NULL pointer dereference at 0")
+    assert [(f.id, f.severity) for f in found.findings] == [("crash", "error")]
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "verdict"),
+    [
+        ("pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received", "pcie_fatal", "fail"),
+        ("pcieport 0000:00:01.0: AER: Corrected error received", "pcie_corrected", "pass"),
+        ("mce: [Hardware Error]: Machine check events logged", "machine_check", "unknown"),
+        ("watchdog: BUG: soft lockup - CPU#3 stuck for 22s! [python:1]", "lockup", "fail"),
+        ("rcu: INFO: rcu_sched self-detected stall on CPU", "rcu_stall", "unknown"),
+        ("INFO: task python:123 blocked for more than 120 seconds.", "hung_task", "unknown"),
+        ("EXT4-fs error (device nvme0n1p2): ext4_find_entry", "storage_error", "fail"),
+        ("nvme nvme0: I/O 12 QID 3 timeout, aborting", "nvme_timeout", "unknown"),
+        ("nfs: server n1 not responding, still trying", "nfs_timeout", "unknown"),
+        ("mlx5_core 0000:01:00.0: device's health compromised", "nic_health", "fail"),
+    ],
+)
+@pytest.mark.parametrize("before", [0, 100])
+def test_trouble_of_the_host_takes_the_pass_away(line, name, verdict, before):
+    stamped = [f"[{n:12.6f}] usb 1-1: new device" for n in range(before)]
+    found = report("\n".join([*stamped, f"[  900.000000] {line}"]))
+    assert [f.id for f in found.findings] == [name]
+    assert found.verdict == verdict
+    assert found.findings[0].lines == (before + 1,)
+
+
+def test_the_card_of_a_message_over_three_lines_is_named():
+    found = report(
+        "[1.000001] NVRM: The NVIDIA GPU 0000:b3:00.0\n"
+        "[1.000001] NVRM: (PCI ID: 10de:20b0) installed in this system has\n"
+        "[1.000001] NVRM: fallen off the bus and is not responding to commands."
+    )
+    assert found.values["lost_gpus"] == ["0000:b3:00.0"]
+    assert found.summary == "GPU 0000:b3:00.0 has fallen off the bus"

@@ -263,3 +263,60 @@ def test_memory_stays_bounded_under_a_flood():
     assert len(reader.events) <= 64
     assert len(reader.unread) <= 200
     assert reader.lines == 36_000
+
+
+def test_a_time_out_whose_message_is_cut_is_still_a_time_out():
+    found = report(
+        "[rank3]:[E321 02:07:08.4 ProcessGroupNCCL.cpp:607] [Rank 3] Watchdog caught collective "
+        "operation timeout:\nn:1:1 [0] NCCL INFO Using network IB"
+    )
+    assert (found.verdict, found.form) == ("fail", "watchdog")
+    assert [f.id for f in found.findings] == ["watchdog_timeout_cut"]
+    assert (found.values["rank"], found.values.get("seq")) == (3, None)
+
+
+def test_a_channel_line_without_its_transport_is_torn():
+    reader = read("n:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via ")
+    assert (reader.torn_count, reader.table.transport_counts()) == (1, {})
+
+
+def test_older_releases_print_the_status_as_an_error():
+    line = (
+        "n:1:1 [6] transport/net_ib.cc:78 NCCL WARN NET/IB : Got completion with error 12, opcode 1, "
+        "len 0, vendor err 129"
+    )
+    values = report(line).values
+    assert (values["status"], values["vendor_err"]) == (12, 129)
+
+
+def test_one_rank_alone_does_not_speak_for_all():
+    found = report(TIMEOUT.format(r=3, g=3, s=9, op="ALLREDUCE"))
+    assert found.summary == "rank 3 waited 30000 ms for ALLREDUCE 9"
+
+
+@pytest.mark.parametrize(
+    ("text", "event", "fields"),
+    [
+        (
+            "torch.distributed.DistBackendError: NCCL error in: a.cpp:1970, unhandled system error "
+            "(run with NCCL_DEBUG=INFO for details), NCCL version 2.21.5\n"
+            "ncclSystemError: System call or external library call failed\nLast error:\n"
+            "Error while creating shared memory segment /dev/shm/nccl-dl2fQB (size 9637888), "
+            "error: No space left on device (28)",
+            "shm_full",
+            {"segment": "/dev/shm/nccl-dl2fQB", "size": 9637888, "errno": 28, "nccl": "2.21.5"},
+        ),
+        ("OSError: [Errno 28] No space left on device: '/dev/shm/x'", "no_space", {"errno": 28}),
+        (
+            "ncclRemoteError: A call failed possibly due to a network error\nLast error:\n"
+            "NET/IB: Got completion from peer 10.0.0.1<4444> with status=5 vendor err 249 (Recv)",
+            "ib_completion_error",
+            {"status": 5, "peer": "10.0.0.1"},
+        ),
+        ("RuntimeError: ncclInternalError: Internal check failed.", "unhandled_error", {}),
+    ],
+)
+def test_an_exception_may_be_the_only_hint(text, event, fields):
+    found = report(text)
+    assert (found.verdict, found.values["event"]) == ("fail", event)
+    assert {k: found.values[k] for k in fields} == fields

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from fleet.readings.nvidia_smi.cells import parse_cell
@@ -248,3 +250,124 @@ def test_a_card_that_is_attached_but_not_printed_makes_the_report_incomplete(own
     report = report_nvidia_smi(text)
     assert report.complete is False
     assert report.verdict == "unknown"
+
+
+def test_a_report_whose_last_card_is_cut_is_never_a_pass(own_sample):
+    text = own_sample("nvidia_smi/query_full.txt")
+    assert report_nvidia_smi(text).verdict == "pass"
+    for cut in range(1, len(text.rstrip())):
+        assert report_nvidia_smi(text[:cut]).verdict == "unknown", text[:cut][-40:]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        (r"(SRAM Uncorrectable Parity +): 0", r"\1: 3", "ecc"),
+        (r"(HW Slowdown +): Not Active", r"\1: Active", "throttled"),
+        (r"(Used +): N/A", r"\1: [Unknown Error]", "unknown_error"),
+        ("    Processes", "    Remapped Rows\n        Pending    : Yes\n    Processes", "remap"),
+    ],
+)  # fmt: skip
+def test_a_report_of_a_sick_card_fails(own_sample, old, new, found):
+    report = report_nvidia_smi(re.sub(old, new, own_sample("nvidia_smi/query_full.txt")))
+    assert found in {f.id for f in report.findings}
+    assert report.verdict == "fail"
+
+
+def test_the_full_report_gives_the_quantities_of_each_card(own_sample):
+    values = report_nvidia_smi(own_sample("nvidia_smi/query_full.txt")).values
+    assert values["ecc_uncorrected_volatile"] == 0
+    assert values["ecc_uncorrected_aggregate"] == [0, None]
+    assert values["memory_used_mib"] == [1, None]
+    assert (values["reasons_active"], values["throttled"]) == (["gpu_idle"], False)
+    assert values["reset_required"] is None
+
+
+LINKS = "GPU {}: A (UUID: GPU-{})\n\t Link 0: 26.562 GB/s\n\t Link 1: 26.562 GB/s\n"
+
+
+@pytest.mark.parametrize("cut", range(1, len(LINKS.format(1, 1))))
+def test_links_that_are_cut_are_unknown_and_not_down(cut):
+    report = report_nvidia_smi((LINKS.format(0, 0) + LINKS.format(1, 1))[:-cut])
+    assert report.verdict == "unknown"
+    assert report.values["links_up"] in ([2, None], None)
+
+
+def test_a_card_with_fewer_lines_is_cut_and_one_with_inactive_links_is_down():
+    two = LINKS.format(0, 0) + LINKS.format(1, 1)
+    short = two[: two.rindex("\t Link 1")]
+    assert report_nvidia_smi(short).verdict == "unknown"
+    assert report_nvidia_smi(short + "\t Link 1: <inactive>\n").verdict == "fail"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        LINKS.format(0, 0) * 2,
+        "GPU 0: A (UUID: GPU-a)\nGPU 0: A (UUID: GPU-b)\n",
+        ROWS * 2,
+        "\n".join(line for row in ROWS.splitlines() for line in (row, row)) + "\n",
+    ],
+)
+def test_the_answers_of_two_nodes_in_one_text_are_not_counted_as_one(text):
+    report = report_nvidia_smi(text)
+    assert "mixed" in {f.id for f in report.findings}
+    assert report.verdict == "unknown"
+    assert report.values["gpu_count"] is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "GPU 0: A (UUID: GPU-a)\nGPU 2: A (UUID: GPU-b)\n",
+        ROWS.replace("\n1, ", "\n2, "),
+    ],
+)
+def test_a_number_that_is_missing_is_said(text):
+    report = report_nvidia_smi(text)
+    assert [f.id for f in report.findings] == ["cards_missing"]
+    assert report.verdict == "unknown"
+
+
+def test_a_last_cell_that_may_be_cut_is_not_taken():
+    head = "index, driver_version\n0, 590.48.01\n"
+    report = report_nvidia_smi(head + "1, 590.48.0")
+    assert (report.verdict, report.values["driver"]) == ("unknown", "590.48.01")
+    assert report.values["gpu_count"] == 1
+    assert report_nvidia_smi(ROWS.rstrip("\n")).values["gpu_count"] == 2
+
+
+def test_a_table_ends_with_the_border_below_its_processes(corpus):
+    text = corpus("nvidia-smi", "012").text
+    for cut in range(1, len(text.rstrip())):
+        report = report_nvidia_smi(text[:cut])
+        assert report.verdict != "pass", text[:cut][-60:]
+        assert report.values["gpu_count"] is None
+    assert report_nvidia_smi(text.rstrip()).verdict == "pass"
+    assert report_nvidia_smi(text + text).values["gpu_count"] is None
+
+
+def test_the_legend_of_another_tool_does_not_make_it_a_list_of_links(corpus):
+    both = corpus("nvidia-smi", "012").text + corpus("topo", "007").text
+    assert report_nvidia_smi(both).form == "table"
+
+
+def test_the_zeros_of_a_card_that_waits_for_its_reset_are_not_taken():
+    reset = "[GPU requires reset]"
+    text = ROWS.replace(
+        "1, NVIDIA H100 80GB HBM3, 1 MiB, 1980 MHz", f"1, NVIDIA H100 80GB HBM3, 0 MiB, {reset}"
+    )
+    report = report_nvidia_smi(text)
+    assert report.values["memory_used_mib"] == [1, None]
+    assert report.values["sm_clock_mhz"] == [1980, None]
+    assert (report.verdict, report.values["needs_reset"]) == ("fail", [1])
+
+
+def test_a_card_that_cannot_tell_its_number_is_not_another_one_that_is_missing():
+    text = ROWS.replace("\n0, NVIDIA", "\n[Unknown Error], NVIDIA")
+    assert [f.id for f in report_nvidia_smi(text).findings] == ["unknown_error"]
+
+
+def test_a_sentence_of_a_lost_card_names_its_bus():
+    text = "GPU 00000000:1A:00.0: GPU is lost.  Reboot the system to recover this GPU\n"
+    assert report_nvidia_smi(text).values["lost_gpu"] == {"index": None, "pci": "00000000:1A:00.0"}

@@ -71,11 +71,13 @@ def test_rows_that_are_missing_make_it_incomplete_but_keep_what_is_there(corpus)
 
 def test_a_nic_on_the_other_socket_is_a_warning(corpus):
     report = report_topo(corpus("topo", "008").text)
-    assert [(f.id, f.text) for f in report.findings] == [
+    assert [(f.id, f.text) for f in report.findings if f.severity != "info"] == [
         ("nic_far", "no GPU is closer than SYS to the only NIC")
     ]
     assert set(report.values["gpu_nic"].values()) == {"SYS"}
-    assert report.values["numa_affinity"] == dict.fromkeys(["GPU0", "GPU1", "GPU2", "GPU3"], 1)
+    assert report.values["numa_affinity"] == dict.fromkeys(
+        ["GPU0", "GPU1", "GPU2", "GPU3", "all"], 1
+    )
 
 
 def test_a_usage_error_is_not_a_node_without_gpus(corpus):
@@ -98,7 +100,9 @@ def test_a_single_card_has_no_pair_and_no_claim_about_nvlink(corpus):
 
 def test_lines_of_other_tools_do_not_matter(corpus):
     report = report_topo(corpus("topo", "022").text)
-    assert report.findings == ()
+    assert [f.id for f in report.findings] == ["gpu_numa_none"]
+    assert report.values["xid_count"] == 0
+    assert report.unread == (1, 2, 3, 19, 20)
     assert report.values["nvswitch_uniform"] is False
     assert set(report.values["numa_affinity"].values()) == {0}
 
@@ -172,3 +176,39 @@ def test_a_lost_card_in_place_of_the_matrix_fails():
     )
     assert report.verdict == "fail"
     assert report.values["gpu_count"] is None
+
+
+@pytest.mark.parametrize("name", ["mlx5_1", "mlx5_", "roceo123"])
+def test_a_name_that_no_line_feed_ends_may_be_cut_and_is_not_taken(name):
+    report = report_topo(WHOLE.rstrip("\n").replace("mlx5_0", name))
+    assert report.verdict == "unknown"
+    assert report.values["nic_names"] == ["NIC0"]
+    assert [f.id for f in report.findings if f.severity == "warn"] == ["open_end", "incomplete"]
+
+
+def test_a_numa_number_that_no_line_feed_ends_is_not_taken():
+    text = PLAIN.replace("\tGPU NUMA ID", "").replace("\t\tN/A", "")
+    assert report_topo(text + "\n").verdict == "pass"
+    report = report_topo(text)
+    assert report.values["numa_affinity"] == {"GPU0": 0}
+    assert report.verdict == "unknown"
+
+
+def test_groups_of_cards_are_named_by_their_neighbours():
+    four = ["\tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity\tNUMA Affinity"]
+    for own, node in enumerate([0, 0, 1, 0]):
+        links = "\t".join("X" if own == other else "SYS" for other in range(4))
+        four.append(f"GPU{own}\t{links}\t{node}-7\t{node}")
+    values = report_topo("\n".join(four) + "\n").values
+    assert values["numa_affinity"] == {"GPU0": 0, "GPU1": 0, "GPU2": 1, "GPU3": 0, "GPU0-1": 0}
+    assert values["gpu_gpu"]["all_offdiag"] == "SYS"
+
+
+def test_an_xid_in_the_same_capture_is_no_pass():
+    line = "Aug 25 19:25:12 node-a kernel: NVRM: Xid (PCI:0000:9b:00): {}, pid=1, something\n"
+    lost = report_topo(WHOLE + line.format(79))
+    assert (lost.verdict, lost.values["xid_count"]) == ("fail", 1)
+    assert report_topo(WHOLE + line.format(31)).verdict == "unknown"
+    assert report_topo(WHOLE).values["xid_count"] is None
+    switch = "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up\n"
+    assert report_topo(WHOLE + switch).values["xid_count"] == 0

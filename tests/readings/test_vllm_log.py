@@ -315,3 +315,39 @@ def test_memory_does_not_grow_with_the_log():
     assert len(reader.failures) <= 64
     assert len(reader.speakers) <= 1024
     assert len(reader.unread) <= 200
+
+
+def whole(*lines):
+    return report_vllm_log([[line.encode() for line in lines]])
+
+
+def test_a_traceback_without_its_error_leaves_the_cause_unknown():
+    found = whole(
+        "ERROR 05-07 02:14:18 [core.py:396] EngineCore failed to start.",
+        "ERROR 05-07 02:14:18 [core.py:396] Traceback (most recent call last):",
+    )
+    assert (found.verdict, found.complete) == ("fail", False)
+    assert "error_not_shown" in {f.id for f in found.findings}
+
+
+def test_numbers_of_a_first_start_are_not_those_of_a_second():
+    found = whole(
+        "INFO 05-07 02:00:00 [api_server.py:1] vLLM API server version 0.9.0",
+        "INFO 05-07 02:00:01 [loader.py:458] Loading weights took 7.10 seconds",
+        "INFO 05-07 02:00:02 [worker.py:1] Available KV cache memory: 3.00 GiB",
+        "INFO 05-07 02:13:52 [api_server.py:1] vLLM API server version 0.9.1",
+        "INFO 05-07 02:13:53 [loader.py:458] Loading weights took 0.10 seconds",
+    )
+    assert found.values["weights_load_s"] == 0.1
+    assert found.values["version"] == "0.9.1"
+    assert found.values.get("kv_available_gib") is None
+
+
+def test_ranks_that_tell_of_a_cuda_error_are_named():
+    found = whole(
+        "(Worker_TP2 pid=3) INFO 05-07 02:00:00 [a.py:1] hello",
+        "(Worker_TP3 pid=4) torch.AcceleratorError: CUDA error: an illegal memory access was encountered",
+        "(Worker_TP0 pid=1) CUDA kernel errors might be asynchronously reported at some other API call",
+    )
+    assert found.values["ranks_with_cuda_error"] == [0, 3]
+    assert found.values["ranks_seen"] == [0, 2, 3]

@@ -12,10 +12,16 @@ from dataclasses import dataclass
 
 from fleet.readings.text import number_lines
 
-_NETDEV = re.compile(r"^\s*(\S{1,64})\s+port (\d{1,3}) ==> (\S{0,64})\s+\((Up|Down)\)")
+_NETDEV = re.compile(r"^\s*([A-Za-z]\S{0,63})\s+port (\d{1,3}) ==> (\S{0,64})\s+\((Up|Down)\)")
+# With -v the PCI address, the card's name and its firmware come first.
+_VERBOSE = re.compile(
+    r"^\s*[0-9a-f]{4}:[0-9a-f:.]{6,8} (\S{1,64}) \(.{0,300}? port (\d{1,3}) \(.{1,24}\)\s?==> "
+    r"(\S{0,64}) \((Up|Down)\)"
+)
+_GID_HEAD = re.compile(r"^\s*DEV\s+PORT\s+INDEX\s+GID\b")
 _GID = re.compile(r"^[0-9a-f]{4}(?::[0-9a-f]{4}){7}$")
-_FOUND = re.compile(r"^n_gids_found=(\d{1,6})")
-_IPV4 = re.compile(r"^\d{1,3}(?:\.\d{1,3}){3}$")
+_FOUND = re.compile(r"^n_gids_found=(\d{1,6})$", re.ASCII)
+_IPV4 = re.compile(r"^\d{1,3}(?:\.\d{1,3}){3}$", re.ASCII)
 _NATURAL = re.compile(r"\d{1,9}|\D{1,64}")
 
 
@@ -59,10 +65,17 @@ class GidTable:
     gids: tuple[Gid, ...]
     found: int | None
     unread: tuple[int, ...]
+    is_table: bool = False
 
     @property
     def complete(self) -> bool:
-        return self.found is not None and self.found == len(self.gids)
+        counted = self.found is not None and self.found == len(self.gids)
+        return counted and not self.unread and not self.is_mixed
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether an index of a port stands twice, as when two nodes' tables run into one text."""
+        return len({(g.device, g.port, g.index) for g in self.gids}) != len(self.gids)
 
     def rocev2_ipv4_index(self) -> dict[str, int]:
         """Return by device the first index of a RoCEv2 IPv4 GID; a device without one is absent."""
@@ -78,7 +91,7 @@ def parse_netdevs(text: str) -> tuple[tuple[NetDev, ...], tuple[int, ...]]:
     devices: list[NetDev] = []
     unread: list[int] = []
     for line in number_lines(text):
-        if found := _NETDEV.match(line.text):
+        if found := _NETDEV.match(line.text) or _VERBOSE.match(line.text):
             devices.append(NetDev(found[1], int(found[2]), found[3], found[4] == "Up", line.number))
         elif line.text.strip() and "ibdev2netdev" not in line.text:
             unread.append(line.number)
@@ -90,19 +103,23 @@ def parse_gids(text: str) -> GidTable:
     gids: list[Gid] = []
     unread: list[int] = []
     found: int | None = None
+    is_table = False
     for line in number_lines(text):
         words = line.text.split()
         if told := _FOUND.match(line.text.strip()):
             found = int(told[1])
+            is_table = True
         elif len(words) >= 5 and _GID.match(words[3]) and (gid := _gid(words, line.number)):
             gids.append(gid)
-        elif words and words[0] not in ("DEV", "---") and "show_gids" not in line.text:
+        elif _GID_HEAD.match(line.text):
+            is_table = True
+        elif words and words[0] != "---" and "show_gids" not in line.text:
             unread.append(line.number)
-    return GidTable(tuple(gids), found, tuple(unread))
+    return GidTable(tuple(gids), found, tuple(unread), is_table)
 
 
 def _gid(words: list[str], line: int) -> Gid | None:
-    if not re.fullmatch(r"\d{1,3}", words[1]) or not re.fullmatch(r"\d{1,4}", words[2]):
+    if not re.fullmatch(r"[0-9]{1,3}", words[1]) or not re.fullmatch(r"[0-9]{1,4}", words[2]):
         return None
     rest = words[4:]
     ipv4 = rest.pop(0) if _IPV4.match(rest[0]) else None
@@ -110,6 +127,16 @@ def _gid(words: list[str], line: int) -> Gid | None:
         return None
     netdev = rest[1] if len(rest) > 1 else ""
     return Gid(words[0], int(words[1]), int(words[2]), words[3], ipv4, rest[0], netdev, line)
+
+
+def is_beheaded(devices: tuple[NetDev, ...]) -> bool:
+    """Tell a first name that lost its beginning: `lx5_0` or `5_0` where all others are `mlx5_N`."""
+    stems = [d.device.rstrip("0123456789") for d in devices]
+    return (
+        len(stems) > 1
+        and stems[0] not in stems[1:]
+        and any(stem.endswith(stems[0]) for stem in stems[1:])
+    )
 
 
 def natural_order(name: str) -> list[tuple[int, str]]:

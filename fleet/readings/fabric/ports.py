@@ -7,7 +7,9 @@ normal on Ethernet. The tools list devices in lexical order.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from fleet.readings.text import Line, number_lines
 
@@ -16,7 +18,17 @@ _PORT = re.compile(r"^\s+Port (\d{1,3}):\s*$")
 _STATUS = re.compile(r"^Infiniband device '(\S{1,64})' port (\d{1,3}) status:")
 _PAIR = re.compile(r"^\s+([A-Za-z][A-Za-z _]{0,40}):\s*(\S.{0,120}?)?\s*$")
 _NUMBERED = re.compile(r"^\d{1,2}: (.*)$")
-_RATE = re.compile(r"^(\d{1,5}(?:\.\d{1,3})?)(?: Gb/sec)?(?: \((\d{1,2}X)(?: (\w{1,8}))?\))?")
+_RATE = re.compile(
+    r"^(\d{1,5}(?:\.\d{1,3})?)(?: Gb/sec)?(?: \((\d{1,2}X)(?: (\w{1,8}))?\))?", re.ASCII
+)
+_CLOSED = re.compile(
+    r"\s+(?:[Ll]ink[ _]layer:\s+(?:Ethernet|InfiniBand)|State:\s+(?:Active|Down)|"
+    r"[Ss]tate:\s+[14]: (?:ACTIVE|DOWN)|Phys\w* state:.*(?:LinkUp|Polling|Disabled))\s*$",
+    re.I,
+)
+# What a tear leaves of a line, unlike a title that a script writes: `er: Ethernet`, `thernet`.
+_FRAGMENT = re.compile(r"^[^\s=#$*-]{0,40}(?:\s+[^\s=#$*-]{1,40}){0,3}\s*$")
+_PROMPT = re.compile(r"(?:^|[$#>] ?)(?:sudo )?(?:ibstat|ibstatus)(?: -\S{1,8})*$")
 _DEVICES_CAP = 512
 
 
@@ -57,15 +69,29 @@ class IbPorts:
     ports: tuple[IbPort, ...]
     devices: tuple[str, ...]
     unread: tuple[int, ...]
+    promised: Mapping[str, int] = field(default_factory=dict)
+    is_headless: bool = False
 
     @property
     def complete(self) -> bool:
-        """Whether each device has a port, each port its whole block, and nothing odd follows."""
+        """Whether each device has its ports, each port its whole block, and nothing odd follows."""
         named = {p.device for p in self.ports}
-        if not self.ports or named != {*self.devices}:
+        if not self.ports or named != {*self.devices} or self.is_headless:
             return False
         after = [n for n in self.unread if n > self.ports[0].line]
-        return not after and all(p.is_whole for p in self.ports)
+        whole = all(p.is_whole for p in self.ports) and not self.is_mixed
+        return whole and not after and not self.missing
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether a port stands twice, as when the answers of two nodes run into one text."""
+        return len({p.key for p in self.ports}) != len(self.ports)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Devices with fewer blocks than the `Number of ports` that they print."""
+        printed = Counter(p.device for p in self.ports)
+        return tuple(d for d, count in self.promised.items() if printed[d] < count)
 
 
 def is_ports(text: str) -> bool:
@@ -80,6 +106,7 @@ def parse_ports(text: str) -> IbPorts:
     blocks: list[tuple[str, int, int, dict[str, str]]] = []
     devices: dict[str, dict[str, str]] = {}
     unread: list[int] = []
+    is_headless = False
     device = ""
     fields: dict[str, str] = {}
     for line in number_lines(text):
@@ -97,12 +124,25 @@ def parse_ports(text: str) -> IbPorts:
             fields[pair[1].lower().replace("_", " ")] = pair[2] or ""
         elif _is_unread(line):
             unread.append(line.number)
+            is_fragment = line.number == 1 and _FRAGMENT.match(line.text) is not None
+            is_headless = is_headless or is_fragment or _PAIR.match(line.text) is not None
     ports = tuple(_port(d, n, at, f, devices[d]) for d, n, at, f in blocks)
-    return IbPorts(ports, tuple(devices), tuple(unread))
+    promised = {d: int(f["number of ports"]) for d, f in devices.items() if _is_count(f)}
+    return IbPorts(ports, tuple(devices), tuple(unread), promised, is_headless)
+
+
+def is_whole_line(text: str) -> bool:
+    """Tell the line that ends a block, and states that are no part of a longer word."""
+    return _CLOSED.match(text) is not None
+
+
+def _is_count(fields: Mapping[str, str]) -> bool:
+    return re.fullmatch(r"[0-9]{1,3}", fields.get("number of ports", "")) is not None
 
 
 def _is_unread(line: Line) -> bool:
-    return bool(line.text.strip()) and not line.text.startswith("ibwarn:")
+    text = line.text.strip()
+    return bool(text) and not text.startswith("ibwarn:") and _PROMPT.search(text) is None
 
 
 def _port(device: str, port: int, line: int, f: dict[str, str], ca: dict[str, str]) -> IbPort:

@@ -39,6 +39,13 @@ _NAMES = {
     119: "GSP did not answer",
     120: "GSP error",
     140: "uncorrectable ECC error",
+    144: "NVLink error (SAW)",
+    145: "NVLink error (RLW)",
+    146: "NVLink error (TLW)",
+    147: "NVLink error (TREX)",
+    148: "NVLink error (NVLPW_CTRL)",
+    149: "NVLink error (NETIR)",
+    150: "NVLink error (MSE)",
     154: "recovery action changed",
 }
 

@@ -10,7 +10,11 @@ _CAP = 512
 _KILLED = re.compile(r"Out of memory: Kill(?:ed)? process (\d{1,10})")
 _CGROUP_KILLED = re.compile(r"Memory cgroup out of memory: Kill(?:ed)? process (\d{1,10})")
 _REAPED = re.compile(r"oom_reaper: reaped process (\d{1,10})")
-_SEGFAULT = re.compile(r"(\S{1,64})\[(\d{1,10})\]: segfault at .{1,160}? in ([^\[\s]{1,128})\[")
+# `traps:` lines are of programs too: a general protection fault there is no crash of the kernel.
+_SEGFAULT = re.compile(
+    r"(\S{1,64})\[(\d{1,10})\]:? (?:segfault at|general protection fault ip|trap [a-z ]{4,32} ip)"
+    r".{1,160}? in ([^\[\s]{1,128})\["
+)
 _FILE_MAX = re.compile(r"VFS: file-max limit (\d{1,15}) reached")
 _EDAC = re.compile(r"EDAC MC(\d{1,3}): (\d{1,9}) (UE|CE) .{0,64}? on (\S{1,128})")
 _PCIE = re.compile(
@@ -30,12 +34,18 @@ _MODULE_VERSION = re.compile(r"NVRM: this kernel module has the version (\d[\d.]
 _OOPS = re.compile(
     r"CPU: \d{1,5} PID: (\d{1,10}) Comm: (\S{1,64}) .{0,64}?(\d{1,3}\.\d{1,3}\S{0,64}) #"
 )
-_SYSRQ = re.compile(r"[Ss]ys[Rr]q ?: .{0,40}crash")
+_SYSRQ = re.compile(r"(?:[Ss]ys[Rr]q: )?([Ss]ys[Rr]q ?: .{0,40}crash.{0,60})")
 _PEER = re.compile(r"peer(\d{1,4})'s postRxDetLinkMask failed")
 _LOST = re.compile(
     r"NVRM: .{0,60}?(?:GPU |NVIDIA GPU )?(?:at )?(?:PCI:)?([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}"
     r"(?:\.[0-9a-f])?)?.{0,60}?(?:has )?fallen off the bus", re.I,
 )  # fmt: skip
+# The first of three lines that together say that this card has fallen off the bus.
+_NAMED = re.compile(
+    r"NVRM: (?:The )?(?:NVIDIA )?GPU (?:at )?(?:PCI:)?([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-9a-f])?)$",
+    re.I,
+)
+_NAMED_LINES = 3
 _LINK_STATES = ("Cable unplugged", "Link up", "Link down", "Cable plugged")
 
 
@@ -67,6 +77,7 @@ class HostLog:
     nvlink_lines: list[int] = field(default_factory=list)
     lost: list[tuple[str | None, int]] = field(default_factory=list)
     init_failures: list[int] = field(default_factory=list)
+    named: tuple[str, int] | None = None
 
     def take(self, text: str, line: int) -> bool:
         """Take one message; return whether it told anything."""
@@ -108,13 +119,22 @@ class HostLog:
         elif found := _PEER.search(text):
             self.nvlink_peer = int(found[1])
         elif "fallen off the bus" in text:
-            bus = _LOST.search(text)
-            _keep(self.lost, ((bus[1] or "").lower() or None if bus else None, line))
+            _keep(self.lost, (self._lost_bus(text, line), line))
+        elif found := _NAMED.search(text.rstrip()):
+            self.named = found[1].lower(), line
         elif "RmInitAdapter failed" in text:
             _keep(self.init_failures, line)
         else:
             return False
         return True
+
+    def _lost_bus(self, text: str, line: int) -> str | None:
+        found = _LOST.search(text)
+        if found and found[1]:
+            return found[1].lower()
+        if self.named and line - self.named[1] < _NAMED_LINES:
+            return self.named[0]
+        return None
 
     def _take_memory(self, text: str, line: int) -> bool:
         if found := _EDAC.search(text):
@@ -169,13 +189,13 @@ class HostLog:
                 row["fw"] = self.firmware[bdf]
 
     def _take_crash(self, text: str, line: int) -> bool:
-        if _SYSRQ.search(text):
+        if told := _SYSRQ.search(text):
             self.is_sysrq = True
-            self.crash["cause"] = text.strip()[:120]
+            self.crash["cause"] = told[1].strip()
         elif (
             "BUG: unable to handle" in text
             or "Kernel panic" in text
-            or "general protection" in text
+            or ("general protection" in text and not text.startswith("traps:"))
         ):
             self.crash.setdefault("text", text.strip()[:160])
         elif self.crash and (found := _OOPS.search(text)):

@@ -14,9 +14,20 @@ from fleet.readings.text import clean_line, decode
 
 _DECODED = re.compile(r"^\w{1,10}\s*:\w{1,8}\s*: (\d{4}-\d\d-\d\dT[\d:,.]{8,18}[+-]\d\d:?\d\d) ")
 _KMSG = re.compile(r"^(\d{1,3}),(\d{1,12}),(\d{1,18}),[^;]{1,32};")
-_BRACKET = re.compile(r"^(?:<\d{1,3}>)?\[\s{0,8}([^\]]{1,40})\]\s{0,2}")
-_ISO = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[^ ]{0,16}) (\S{1,253}) kernel: ")
-_SYSLOG = re.compile(r"^([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) (\S{1,253}) kernel: ")
+# Uptime, date, or dmesg's relative times; a word in brackets such as [sudo] is no stamp.
+_BRACKET = re.compile(
+    r"^(?:<\d{1,3}>)?\[\s{0,8}(?=[^\]]{0,40}[.:])((?:[A-Z][a-z]{2} )?(?:[A-Z][a-z]{2} {0,2}\d{1,2} )?"
+    r"[\d<+][\dT<>+:.,Z -]{1,38})\]\s{0,2}"
+)
+# Behind the uptime: a second clock, or the thread or processor that printed.
+_SECOND = re.compile(r"^\[\s{0,8}(?:[CT]\d{1,8}|\d{1,12}\.\d{1,9})\]\s{0,2}")
+# A journal holds lines of programs beside the kernel's; those keep their text.
+_ISO = re.compile(
+    r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[^ ]{0,16}) (\S{1,253}) (kernel|[\w./@-]{1,64}(?:\[\d{1,10}\])?): "
+)
+_SYSLOG = re.compile(
+    r"^([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) (\S{1,253}) (kernel|[\w./@-]{1,64}(?:\[\d{1,10}\])?): "
+)
 _PLAIN_ISO = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[,.]\d{1,9}[+-]\d\d:?\d\d) ")
 _HOST = re.compile(r"^(?:(\S{1,253}) )?kernel: ")
 _STAMP_CHARS = 400
@@ -39,15 +50,14 @@ def read_stamp(text: str) -> KernelLine:
         return KernelLine(text[found.end() :], "decoded", found[1], None, None)
     if found := _KMSG.match(text):
         return KernelLine(text[found.end() :], "kmsg", found[3], None, int(found[2]))
-    if found := _ISO.match(text):
-        return KernelLine(_inner(text[found.end() :]), "journal", found[1], found[2], None)
-    if found := _SYSLOG.match(text):
-        return KernelLine(_inner(text[found.end() :]), "journal", found[1], found[2], None)
+    if found := _ISO.match(text) or _SYSLOG.match(text):
+        inner = _inner(text[found.end() :]) if found[3] == "kernel" else text
+        return KernelLine(inner, "journal", found[1], found[2], None)
     if found := _PLAIN_ISO.match(text):
         return KernelLine(text[found.end() :], "dmesg", found[1], None, None)
     if found := _BRACKET.match(text):
         rest = text[found.end() :]
-        if second := _BRACKET.match(rest):
+        if second := _SECOND.match(rest) or _BRACKET.match(rest):
             rest = rest[second.end() :]
         host = _HOST.match(rest)
         rest = rest[host.end() :] if host else rest

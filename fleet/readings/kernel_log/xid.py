@@ -69,6 +69,12 @@ class XidLog:
         self.groups: dict[tuple[int, str], XidGroup] = {}
         self.switches: list[SxidLine] = []
 
+    def by_code(self) -> list[XidGroup]:
+        """Return the groups code by code, in the order in which codes and cards were first seen."""
+        codes = list(dict.fromkeys(group.code for group in self.groups.values()))
+        order = {code: place for place, code in enumerate(codes)}
+        return sorted(self.groups.values(), key=lambda group: order[group.code])
+
     def take(self, text: str, line: int) -> bool:
         """Take one message; return whether it was one of either."""
         if found := _SXID.search(text):

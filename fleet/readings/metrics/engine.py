@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fleet.readings.metrics.exposition import Exposition, Sample, total
+from fleet.readings.metrics.exposition import Exposition, Sample, read_value, total
 
 # What we call it: the names that releases used, without `vllm:` or `vllm_`.
 _COUNTS = {
@@ -48,7 +48,10 @@ _PREFIXES = ("vllm:", "vllm_")
 
 @dataclass(frozen=True)
 class EngineMetrics:
-    """One model's numbers; a name that is absent was not exported."""
+    """One model's numbers; a name that is absent was not exported.
+
+    `partial`: names that not every engine of the model exports here; no sum of them is taken.
+    """
 
     model: str
     numbers: Mapping[str, float]
@@ -59,6 +62,7 @@ class EngineMetrics:
     spec: Mapping[str, float] | None
     accepted_per_position: tuple[float, ...]
     config: Mapping[str, float]
+    partial: tuple[str, ...] = ()
 
 
 def read_engines(exposition: Exposition) -> tuple[EngineMetrics, ...]:
@@ -83,7 +87,8 @@ def _bare(name: str) -> str | None:
     return None
 
 
-def _engine(model: str, named: Mapping[str, list[Sample]]) -> EngineMetrics:
+def _engine(model: str, all_named: Mapping[str, list[Sample]]) -> EngineMetrics:
+    named, partial = _of_all_engines(all_named)
     numbers = {}
     for ours, theirs in _COUNTS.items():
         found = next((total(named[n]) for n in theirs if n in named), None)
@@ -100,14 +105,29 @@ def _engine(model: str, named: Mapping[str, list[Sample]]) -> EngineMetrics:
         usage_name,
         spec or None,
         tuple(_by_label(named.get(_PER_POSITION, ()), "position").values()),
-        _config(named),
+        _config(all_named),
+        partial,
     )
+
+
+def _of_all_engines(
+    named: Mapping[str, list[Sample]],
+) -> tuple[dict[str, list[Sample]], tuple[str, ...]]:
+    """Leave out the names that some engine lacks: the text may be cut between two engines."""
+    engines = {name: _engine_labels(samples) for name, samples in named.items()}
+    everyone = set().union(*engines.values())
+    partial = tuple(n for n, told in engines.items() if told and told != everyone)
+    return {n: s for n, s in named.items() if n not in partial}, partial
+
+
+def _engine_labels(samples: list[Sample]) -> set[str]:
+    return {s.series.labels["engine"] for s in samples if "engine" in s.series.labels}
 
 
 def _kv_usage(named: Mapping[str, list[Sample]]) -> tuple[float | None, str | None]:
     """Return the largest usage of any engine: a mean would hide the full one."""
     for name in ("kv_cache_usage_perc", "gpu_cache_usage_perc"):
-        values = [s.value for s in named.get(name, ()) if s.value == s.value]
+        values = [v for s in named.get(name, ()) if (v := read_value(s.value)) is not None]
         if values:
             return max(values), name
     return None, None
@@ -117,8 +137,9 @@ def _by_label(samples: list[Sample] | tuple[()], label: str) -> dict[str, float]
     found: dict[str, float] = {}
     for sample in samples:
         key = sample.series.labels.get(label, "")
-        found[key] = found.get(key, 0.0) + sample.value
-    return found
+        if (value := read_value(sample.value)) is not None:
+            found[key] = found.get(key, 0.0) + value
+    return {key: value for key, value in found.items() if read_value(value) is not None}
 
 
 def _config(named: Mapping[str, list[Sample]]) -> dict[str, float]:
@@ -126,9 +147,15 @@ def _config(named: Mapping[str, list[Sample]]) -> dict[str, float]:
     for sample in named.get("cache_config_info", ()):
         found = {}
         for ours, theirs in _CONFIG.items():
-            try:
-                found[ours] = float(sample.series.labels.get(theirs, ""))
-            except ValueError:
-                continue
+            value = _number(sample.series.labels.get(theirs, ""))
+            if value is not None:
+                found[ours] = value
         return found
     return {}
+
+
+def _number(word: str) -> float | None:
+    try:
+        return read_value(float(word)) if word.isascii() and "_" not in word else None
+    except ValueError:
+        return None

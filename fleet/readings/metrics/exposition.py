@@ -6,6 +6,7 @@ A series that is absent is unknown, never zero.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -36,7 +37,10 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class Exposition:
-    """All samples of one text. `bad_lines` were neither samples nor comments."""
+    """All samples of one text. `bad_lines` were neither samples nor comments.
+
+    `ends` is False when the last line is cut, or announces a family that does not follow.
+    """
 
     samples: tuple[Sample, ...]
     bad_lines: tuple[int, ...]
@@ -44,7 +48,7 @@ class Exposition:
 
     @property
     def complete(self) -> bool:
-        """Whether all lines were understood and the last one was not cut."""
+        """Whether all lines were understood and the text does not end in the middle."""
         return bool(self.samples) and not self.bad_lines and self.ends
 
     def named(self, name: str) -> list[Sample]:
@@ -63,13 +67,15 @@ class SeriesCache:
         known = self._known.get
         samples: list[Sample] = []
         bad: list[int] = []
-        number = 0
-        for number, line in enumerate(raw.split(b"\n"), 1):
+        rows = raw.split(b"\n")
+        # A last line without its line feed may have lost digits: its value is not taken.
+        cut = rows.pop()
+        for number, line in enumerate(rows, 1):
             if not line or line[0] == 35:
                 continue
             key, _, text = line.rpartition(b" ")
             series = known(key)
-            if series is not None:
+            if series is not None and b"_" not in text:
                 try:
                     samples.append(Sample(series, float(text)))
                     continue
@@ -80,7 +86,9 @@ class SeriesCache:
                 samples.append(sample)
             elif not line.isspace():
                 bad.append(number)
-        return Exposition(tuple(samples), tuple(bad), raw.endswith(b"\n"))
+        if cut and not cut.isspace():
+            bad.append(len(rows) + 1)
+        return Exposition(tuple(samples), tuple(bad), _ends(raw))
 
     def _learn(self, line: bytes) -> Sample | None:
         text = line[:_SERIES_BYTES_CAP].decode("utf-8", "replace").strip()
@@ -89,9 +97,8 @@ class SeriesCache:
         series = parse_series(text[:end]) if end and 0 < len(words) <= 2 else None
         if series is None:
             return None
-        try:
-            value = float(words[0])
-        except ValueError:
+        value = _number(words[0])
+        if value is None:
             return None
         # A time stamp behind the value changes with each scrape: such a key is never met again.
         if len(words) == 1 and len(line) < _SERIES_BYTES_CAP:
@@ -126,6 +133,22 @@ def parse_series(text: str) -> Series | None:
     return Series(name, labels)
 
 
+def _number(word: str) -> float | None:
+    # Python's float also takes 1_000 and digits of other scripts, which the format does not know.
+    if "_" in word or not word.isascii():
+        return None
+    try:
+        return float(word)
+    except ValueError:
+        return None
+
+
+def _ends(raw: bytes) -> bool:
+    last = raw[-_SERIES_BYTES_CAP:].rstrip().rpartition(b"\n")[2]
+    is_announcement = last.startswith(b"#") and not last.startswith(b"# EOF")
+    return raw.endswith(b"\n") and not is_announcement
+
+
 def _series_end(text: str) -> int:
     """Return where the series ends: behind its closing brace, which a value may also hold."""
     brace = text.find("{")
@@ -152,11 +175,11 @@ def _unescape(value: str) -> str:
 
 
 def read_value(value: float) -> float | None:
-    """Return a measured value; not-a-number and DCGM's sentinels mean that there is none."""
-    return None if value != value or value in SENTINELS else value
+    """Return a measured value; not-a-number, infinity and DCGM's sentinels say that there is none."""
+    return None if not math.isfinite(value) or value in SENTINELS else value
 
 
 def total(samples: Iterable[Sample]) -> float | None:
     """Return the sum of samples, None when there are none."""
     values = [v for s in samples if (v := read_value(s.value)) is not None]
-    return sum(values) if values else None
+    return read_value(sum(values)) if values else None

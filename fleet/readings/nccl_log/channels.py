@@ -38,10 +38,12 @@ class ChannelUse(NamedTuple):
 
 
 def parse_channel(message: str) -> ChannelUse | None:
-    """Read a channel line; the list of a ring has no transport and gives None."""
+    """Read a channel line; the list of a ring and a torn line have no transport and give None."""
     head, via, transport = message.rpartition(" via ")
     ends = _ENDS.search(head) if via else None
     if ends is None:
         return None
     transport = _TAIL.split(transport, maxsplit=1)[0].strip()[:64]
+    if not transport:
+        return None
     return ChannelUse(int(ends[1]), int(ends[2]), int(ends[3]), transport)

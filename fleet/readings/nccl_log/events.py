@@ -30,13 +30,15 @@ class NcclEvent:
 
 
 _ADDRESS = r"(?P<peer>[0-9A-Za-z.:_%-]{1,128}?)<(?P<port>\d{1,5})>"
-_STATUS = re.compile(r"status=(?P<status>\d{1,4})\b")
+_STATUS = re.compile(r"(?:status=|completion with error )(?P<status>\d{1,4})\b")
 _VENDOR = re.compile(r"vendor err (?P<vendor_err>\d{1,6})(?: \((?P<direction>Send|Recv)\))?")
 _PEER = re.compile(rf"(?:from peer|Connect to|to peer|remote peer) {_ADDRESS}")
 _HCA = re.compile(r"\bhca (?P<hca>\w{1,64})")
 _SHM = re.compile(
     r"(?P<segment>/dev/shm/nccl-\w{1,32})(?: to |[^(]{0,40}\(size )(?P<size>\d{1,15})"
 )
+_ERRNO = re.compile(r"\[Errno (?P<errno>\d{1,3})\] (?P<errno_text>[A-Z][A-Za-z ]{2,60})")
+_ERRNO_BEHIND = re.compile(r"error: (?P<errno_text>[A-Z][A-Za-z ]{2,60}) \((?P<errno>\d{1,3})\)")
 _RANK_TWICE = re.compile(r"rank (?P<rank>\d{1,6}) of (?P<nranks>\d{1,6}) ranks has already")
 _FAILED = re.compile(r"failed ?: (?P<errno_text>[A-Z][A-Za-z ]{2,60})")
 _VERSIONS = re.compile(r"rank (\d{1,6}) version (\d{4,6})")
@@ -48,7 +50,8 @@ _GID = re.compile(
 _TABLE: tuple[tuple[str, Severity, tuple[str, ...], tuple[re.Pattern[str], ...]], ...] = (
     ("ib_completion_error", "error", ("Got completion from peer", "Got completion with error"),
      (_STATUS, _VENDOR, _PEER, _HCA)),
-    ("shm_full", "error", ("/dev/shm/nccl-",), (_SHM,)),
+    ("shm_full", "error", ("/dev/shm/nccl-",), (_SHM, _ERRNO_BEHIND)),
+    ("no_space", "error", ("No space left on device", "[Errno 28]"), (_ERRNO,)),
     ("duplicate_rank", "error", ("has already checked in",), (_RANK_TWICE,)),
     ("nccl_version_mismatch", "error", ("Mismatched NCCL version",), ()),
     ("ibv_create_ah_failed", "error", ("ibv_create_ah failed",), ()),
@@ -60,7 +63,8 @@ _TABLE: tuple[tuple[str, Severity, tuple[str, ...], tuple[re.Pattern[str], ...]]
     ("cuda_failure", "error", ("Cuda failure",), ()),
     ("ignored_setting", "warn", (", ignoring NCCL_", "ignoring ", "is not supported or fails"), ()),
     ("unhandled_error", "error", ("Test NCCL failure", "unhandled system error",
-     "unhandled cuda error"), ()),
+     "unhandled cuda error", "ncclSystemError", "ncclInternalError", "ncclRemoteError",
+     "ncclUnhandledCudaError", "ncclInvalidUsage", "remote process exited"), ()),
 )  # fmt: skip
 _BY_NAME = {name: (severity, patterns) for name, severity, _, patterns in _TABLE}
 _ECHOES = (

@@ -37,8 +37,9 @@ _ENGINE_STARTS = frozenset((b"INFO ", b"(APIS", b"(ApiS", b"(Engi", b"(Work"))
 _COUNTED = (b"retrying", b"No device found.", b"retrying\r", b"No device found.\r")
 # A line without NCCL's tag matters only with one of these.
 _HINTS = (
-    b"NCCL", b"NET/", b"P2P/", b"Watchdog", b"last ", b"nccl:", b"PEER_DEAD", b"missing rank",
+    b"NCCL", b"NET/", b"P2P/", b"Watchdog", b"last ", b"nccl", b"PEER_DEAD", b"missing rank",
     b"Encountered", b"managing GPU", b"PGID", b"RUNNING", b"Got completion",
+    b"No space left on device",
 )  # fmt: skip
 _TORN = re.compile(r"(?:^|\s)(?:P2P|SHM|NET)/[A-Z][\w/]{1,40}$")
 _TAG_ONLY = re.compile(r"^\[(\d{1,4})\] (?:\S{1,80}:\d{1,6} )?$")
@@ -230,14 +231,15 @@ class NcclReader:
     def _take_untagged(self, text: str, number: int) -> bool:
         if self.watchdog.take(text, number):
             return True
-        if self.ras.take(text, number) or self.setup.take_version(text):
+        has_version = self.setup.take_version(text)
+        if self.ras.take(text, number):
             return True
         if self._add_event(text, number, is_warning=False):
             return True
         if _TORN.search(text):
             self._note_torn(number)
             return True
-        return False
+        return has_version
 
     def _add_event(self, text: str, number: int, *, is_warning: bool) -> bool:
         name = name_event(text, is_warning=is_warning)
@@ -286,7 +288,7 @@ class NcclReader:
         is_warning = " NCCL WARN " in text
         if is_warning:
             self._add_event(text, number, is_warning=True)
-        elif not self._take_untagged(text, number):
+        elif not self._take_untagged(text, number) and not self.watchdog.take_cut(text, number):
             self._note_unread(number)
 
     def _note_torn(self, number: int) -> None:

@@ -25,6 +25,7 @@ _GROUP_RANK = re.compile(
 _GROUP = re.compile(r"\bPG ID (\d{1,6})\b")
 _REPEATED = re.compile(r"\[repeated (\d{1,6})x across cluster\]")
 _UNSET = 2**63
+_CUT_CAP = 64
 # Half a message: the rest stands on the next lines.
 _OPEN_STARTS = ("Watchdog caught collective operation timeout", "last enqueued")
 
@@ -64,6 +65,7 @@ class WatchdogLog:
         self.timeouts: dict[tuple[int | None, int | None], Timeout] = {}
         self.progress: dict[tuple[int | None, int | None], Progress] = {}
         self.repeated = 0
+        self.cut: list[tuple[int | None, int]] = []
 
     def take(self, text: str, line: int) -> bool:
         """Take what a line tells, several messages in it included; return whether it told any."""
@@ -79,6 +81,15 @@ class WatchdogLog:
                 self._put(self.progress, _progress(text, found, line))
                 told = True
         return told
+
+    def take_cut(self, text: str, line: int) -> bool:
+        """Take the beginning of a time-out whose operation and numbers did not follow."""
+        at = text.find(_OPEN_STARTS[0])
+        if at < 0:
+            return False
+        if len(self.cut) < _CUT_CAP:
+            self.cut.append((_ranks(text, at)[0], line))
+        return True
 
     def behind(self) -> dict[int | None, list[int]]:
         """Return by group the ranks that had entered fewer collectives than the foremost."""

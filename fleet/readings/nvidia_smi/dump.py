@@ -11,6 +11,10 @@ from fleet.readings.nvidia_smi.sentences import Sentence, read_sentence
 from fleet.readings.text import Line, number_lines
 
 _BUS = re.compile(r"^GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*$")
+_HEAD = re.compile(
+    r"^(?:Attached GPUs +:|GPU [0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]\s*$)",
+    re.M,
+)
 _PAIR = re.compile(r"^( *)(\S(?:.{0,100}?\S)?) *: ?(.*)$")
 _KEYS_CAP = 2000
 
@@ -22,6 +26,12 @@ class DumpGpu:
     bus: str
     line: int
     values: Mapping[str, str]
+
+    @property
+    def end(self) -> str:
+        """The last section of the card, and its last key where no list of processes is in it."""
+        last = next(reversed(tuple(self.values)), "")
+        return "Processes" if last.startswith("Processes") else last
 
     def cell(self, path: str) -> Cell | None:
         """Return one value read as a cell; None when the section was not printed."""
@@ -41,13 +51,31 @@ class Dump:
 
     @property
     def complete(self) -> bool:
-        """Whether as many cards are printed as are attached."""
-        return self.attached is not None and len(self.gpus) == self.attached
+        """Whether as many cards are printed as are attached, the last one to its end."""
+        counted = self.attached is not None and len(self.gpus) == self.attached
+        return counted and not self.is_last_cut and not self.is_mixed
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether a card stands twice, as when two reports run into one text."""
+        return len({g.bus for g in self.gpus}) != len(self.gpus)
+
+    @property
+    def is_last_cut(self) -> bool:
+        """Whether the last card ends before the others do, or a full report before its processes."""
+        if not self.gpus:
+            return False
+        last = self.gpus[-1]
+        if "Product Name" in last.values and not any(
+            k.startswith("Processes") for k in last.values
+        ):
+            return True
+        return len({g.end for g in self.gpus}) > 1
 
 
 def is_dump(text: str) -> bool:
     """Tell the report by its title, or by the first card of an excerpt."""
-    return "NVSMI LOG" in text or re.search(r"(?m)^Attached GPUs +:", text) is not None
+    return "NVSMI LOG" in text or _HEAD.search(text) is not None
 
 
 def parse_dump(text: str) -> Dump:

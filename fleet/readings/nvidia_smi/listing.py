@@ -44,8 +44,21 @@ class Listing:
 
     @property
     def complete(self) -> bool:
-        """Whether every line was a card, a slice or a known sentence."""
-        return bool(self.gpus or self.sentences) and not self.unread
+        """Whether every line was a card, a slice or a known sentence, and each number stands once."""
+        said = bool(self.gpus or self.sentences) and not self.unread
+        return said and not self.is_mixed and not self.missing
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether a number stands twice, as when the answers of two nodes run into one text."""
+        return len({g.index for g in self.gpus}) != len(self.gpus)
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """Numbers below the highest one that neither a card nor a sentence has."""
+        known = {g.index for g in self.gpus} | {s.index for s in self.sentences}
+        highest = max((g.index for g in self.gpus), default=-1)
+        return tuple(n for n in range(highest) if n not in known)
 
 
 def parse_listing(text: str) -> Listing:

@@ -12,7 +12,9 @@ from fleet.readings.nvidia_smi.listing import GPU_LINE
 from fleet.readings.nvidia_smi.sentences import Sentence, read_sentence
 from fleet.readings.text import number_lines
 
-LINK_LINE = re.compile(r"^\s*Link (\d{1,3}): (?:(\d{1,6}(?:\.\d{1,6})?) GB/s|(<?[Ii]n[Aa]ctive>?))")
+LINK_LINE = re.compile(
+    r"^\s*Link (\d{1,3}): (?:(\d{1,6}(?:\.\d{1,6})?) GB/s|(<?[Ii]n[Aa]ctive>?))", re.ASCII
+)
 
 
 @dataclass(frozen=True)
@@ -50,13 +52,27 @@ class NvLinkStatus:
     @property
     def complete(self) -> bool:
         """Whether each card has its links or a reason, and as many as the others have."""
-        counts = {len(g.links) for g in self.gpus if g.links}
         said = all(g.links is not None or g.reason for g in self.gpus)
-        return bool(self.gpus) and said and len(counts) <= 1 and not self.unread
+        torn = self.is_mixed or self.missing or self.unread
+        return bool(self.gpus) and said and not torn
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """Numbers below the highest one that no card has."""
+        known = {g.index for g in self.gpus}
+        return tuple(n for n in range(max(known, default=0)) if n not in known)
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether a card stands twice, as when two answers run into one text."""
+        return len({g.index for g in self.gpus}) != len(self.gpus)
 
 
-def parse_nvlink(text: str) -> NvLinkStatus:
-    """Read the link status of all cards."""
+def parse_nvlink(text: str, *, is_cut: bool = False) -> NvLinkStatus:
+    """Read the link status of all cards; the links of the last one are unknown when the text is cut.
+
+    A link that is down is printed as inactive, so a card with fewer lines than the others is cut too.
+    """
     heads: list[tuple[int, str, int]] = []
     links: dict[int, list[NvLink]] = {}
     reasons: dict[int, Sentence] = {}
@@ -76,7 +92,16 @@ def parse_nvlink(text: str) -> NvLinkStatus:
         elif line.text.strip():
             unread.append(line.number)
     gpus = tuple(_card(head, links.get(head[2]), reasons.get(head[2])) for head in heads)
+    most = max((len(g.links or ()) for g in gpus), default=0)
+    gpus = tuple(_whole(g, most, is_cut and g is gpus[-1]) for g in gpus)
     return NvLinkStatus(gpus, tuple(stray), tuple(unread))
+
+
+def _whole(gpu: GpuLinks, most: int, is_cut: bool) -> GpuLinks:
+    links = gpu.links
+    if links and (is_cut or len(links) < most or len({x.number for x in links}) != len(links)):
+        return GpuLinks(gpu.index, gpu.name, gpu.line, None)
+    return gpu
 
 
 def _card(

@@ -54,11 +54,32 @@ class QueryTable:
     torn: tuple[int, ...]
     unread: tuple[int, ...]
     header_line: int | None = None
+    headers: int = 0
 
     @property
     def complete(self) -> bool:
         """Whether every row had all its cells and no sentence stands where rows should."""
-        return bool(self.rows) and not self.torn and not self.sentences
+        torn = self.torn or self.is_beheaded or self.headers > 1
+        return bool(self.rows) and not torn and not self.sentences
+
+    @property
+    def is_beheaded(self) -> bool:
+        """Whether the first title lost its beginning: `dex` is no field, but `index` ends with it."""
+        first = self.fields[0] if self.header_line is not None and self.fields else ""
+        known = first in _PLAIN_FIELDS or "." in first or "_" in first
+        return bool(first) and not known and any(f.endswith(first) for f in _PLAIN_FIELDS)
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """Numbers below the highest one that neither a row nor a sentence has.
+
+        Nothing is said while a row could not tell its own number.
+        """
+        if any(r.index is None for r in self.rows):
+            return ()
+        known = {r.index for r in self.rows} | {s.index for s in self.sentences}
+        highest = max((r.index for r in self.rows if r.index is not None), default=-1)
+        return tuple(n for n in range(highest) if n not in known)
 
     def cell(self, row: QueryRow, field: str) -> Cell | None:
         """Return one cell by field name or alias; None when the column was not asked for."""
@@ -90,18 +111,25 @@ def parse_query(text: str, fields: Sequence[str] = ()) -> QueryTable:
     rows: list[QueryRow] = []
     torn: list[int] = []
     unread: list[int] = []
+    headers = 1 if header else 0
     for line in lines:
         if line is header or line.number in sentences or not line.text.strip():
             continue
         if header and line.number < header.number:
             unread.append(line.number)
             continue
+        again = _header_fields(line.text) if header else []
+        if again and (again == named or len(again) > 1):
+            # A second answer in the same text: its titles are no row.
+            headers += 1
+            torn += [] if again == named else [line.number]
+            continue
         row = _read_row(line, names, units)
         if row is not None:
             rows.append(row)
-        elif "," in line.text and _header_fields(line.text) != named:
+        elif "," in line.text:
             torn.append(line.number)
-        elif not _header_fields(line.text):
+        else:
             unread.append(line.number)
     rows, odd = _same_width(rows, names)
     return QueryTable(
@@ -111,6 +139,7 @@ def parse_query(text: str, fields: Sequence[str] = ()) -> QueryTable:
         tuple(sorted(torn + odd)),
         tuple(unread),
         header.number if header else None,
+        headers,
     )
 
 

@@ -49,6 +49,7 @@ _HANDLE = re.compile(
     r"(?P<pci>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-9A-Fa-f])?)?"
 )
 _FIELD = re.compile(r'Field "(?P<field>[^"]{1,200})" is not a valid field to query')
+_BUS = re.compile(r"\b[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]\b")
 _LOST = re.compile(r"\bGPU is lost\b|\bGPU has fallen off the bus\b")
 
 _NEEDLES: tuple[tuple[str, SentenceKind], ...] = (
@@ -82,7 +83,8 @@ def read_sentence(line: Line) -> Sentence | None:
         return Sentence("invalid_field", text, line.number, field=bad["field"])
     # A table cell or a CSV cell may say the same; those are read where they stand.
     if _LOST.search(text) and "," not in text and "|" not in text:
-        return Sentence("lost_gpu", text, line.number)
+        bus = _BUS.search(text)
+        return Sentence("lost_gpu", text, line.number, pci=bus[0] if bus else None)
     if _TOOL_MISSING.search(text):
         return Sentence("tool_missing", text, line.number)
     for needle, kind in _NEEDLES:

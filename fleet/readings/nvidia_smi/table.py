@@ -23,10 +23,11 @@ _USE = re.compile(
     r"\s*(\d{1,8})MiB\s*/\s*(\d{1,8})MiB\s*\|?\s*(\S{1,8})?"
 )
 _MIG = re.compile(r"^\|\s+(\d{1,3})\s+(\d{1,3})\s+(\d{1,3})\s+(\d{1,3})\s+\|([^|]{0,60})\|")
+_BORDER = re.compile(r"^\+-{20,120}\+\s*$")
 _MIB = re.compile(r"(\d{1,8})MiB\s*/\s*(\d{1,8})MiB")
 _PROCESS = re.compile(
     r"^\|\s+(\d{1,3})\s+(?:N/A|\d{1,3})\s+(?:N/A|\d{1,3})\s+(\d{1,10})\s+([A-Z+]{1,4})\s+([^|]{1,60}?)"
-    r"\s+(\d{1,8})MiB\s*\|"
+    r"\s+(?:(\d{1,8})MiB|N/A)\s*\|"
 )
 
 
@@ -78,7 +79,7 @@ class TableProcess:
     pid: int
     kind: str
     name: str
-    memory_mib: int
+    memory_mib: int | None
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,7 @@ class SmiTable:
     processes: tuple[TableProcess, ...]
     sentences: tuple[Sentence, ...]
     is_whole: bool
+    is_mixed: bool = False
 
 
 def is_table(text: str) -> bool:
@@ -107,7 +109,7 @@ def parse_table(text: str) -> SmiTable:
     sentences: list[Sentence] = []
     versions: re.Match[str] | None = None
     head: re.Match[str] | None = None
-    ends = False
+    banners, listed, ends = 0, False, False
     for line in number_lines(text):
         row = line.text[:256]
         if sentence := read_sentence(line):
@@ -123,7 +125,9 @@ def parse_table(text: str) -> SmiTable:
             migs.append(_mig(found))
         elif found := _PROCESS.match(row):
             processes.append(_process(found))
-        ends = ends or "No running processes found" in row or bool(processes)
+        banners += "| NVIDIA-SMI" in row
+        listed = listed or "| Processes:" in row
+        ends = ends or (listed and _BORDER.match(row) is not None)
     return SmiTable(
         versions[1] if versions else None,
         versions[2] if versions else None,
@@ -131,8 +135,20 @@ def parse_table(text: str) -> SmiTable:
         tuple(migs),
         tuple(processes),
         tuple(sentences),
-        bool(versions and gpus and ends) and head is None,
+        bool(versions and gpus and ends) and head is None and not _is_mixed(gpus, banners),
+        _is_mixed(gpus, banners),
     )
+
+
+def _is_mixed(gpus: list[TableGpu], banners: int) -> bool:
+    """Tell more than one table in a text: their cards cannot be told apart."""
+    numbers = [g.index for g in gpus if g.index is not None]
+    return banners > 1 or len(set(numbers)) != len(numbers)
+
+
+def is_border(row: str) -> bool:
+    """Tell the line that closes the last part of the table; only there it has no inner corner."""
+    return _BORDER.match(row) is not None
 
 
 def _card(line: int, head: re.Match[str] | None, use: re.Match[str]) -> TableGpu:
@@ -166,4 +182,4 @@ def _mig(row: re.Match[str]) -> TableMig:
 
 
 def _process(row: re.Match[str]) -> TableProcess:
-    return TableProcess(int(row[1]), int(row[2]), row[3], row[4], int(row[5]))
+    return TableProcess(int(row[1]), int(row[2]), row[3], row[4], int(row[5]) if row[5] else None)

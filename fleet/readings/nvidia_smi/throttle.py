@@ -5,6 +5,8 @@ Bits as in NVIDIA's NVML reference (nvmlClocksEventReasons).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from fleet.readings.nvidia_smi.query import QueryRow, QueryTable
 
 REASON_BITS = {
@@ -21,6 +23,8 @@ REASON_BITS = {
 # An idle card and a clock that somebody set are no trouble.
 HARMLESS = frozenset({"gpu_idle", "applications_clocks_setting", "display_clocks_setting"})
 _PREFIX = "clocks_event_reasons."
+# `nvidia-smi -q` writes them as words of prose, some in another form.
+_PROSE = {"idle": "gpu_idle", "display_clock_setting": "display_clocks_setting"}
 
 
 def read_reasons(table: QueryTable, row: QueryRow) -> tuple[str, ...] | None:
@@ -42,6 +46,16 @@ def read_reasons(table: QueryTable, row: QueryRow) -> tuple[str, ...] | None:
             if cell.text == "Active":
                 active.add(name)
     return tuple(r for r in REASON_BITS if r in active) if told else None
+
+
+def read_reason_words(words: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the active reasons of `nvidia-smi -q`, whose keys are such as `HW Thermal Slowdown`."""
+    active = set()
+    for title, word in words.items():
+        name = title.rpartition("/")[2].lower().replace(" ", "_")
+        if word == "Active":
+            active.add(_PROSE.get(name, name))
+    return tuple(r for r in REASON_BITS if r in active)
 
 
 def is_throttled(reasons: tuple[str, ...]) -> bool:

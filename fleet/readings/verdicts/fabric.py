@@ -5,64 +5,119 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from fleet.readings.fabric.blocks import Storage, parse_storage
-from fleet.readings.fabric.links import NetLink, parse_links
+from fleet.readings.fabric.blocks import parse_storage
+from fleet.readings.fabric.links import NetLinks, is_links_json, parse_links
 from fleet.readings.fabric.netdevs import (
     GidTable,
     NetDev,
+    is_beheaded,
     natural_order,
     parse_gids,
     parse_netdevs,
 )
 from fleet.readings.fabric.ports import IbPorts, is_ports, parse_ports
-from fleet.readings.report import Finding, Report, lead, verdict_of
+from fleet.readings.fabric.ports import is_whole_line as is_port_line
+from fleet.readings.fabric.sentences import read_tool_sentence, read_tool_sentences
+from fleet.readings.report import Finding, Report, Severity, lead, open_end, verdict_of
+from fleet.readings.text import Line, cut_open_end, has_open_end, number_lines
+from fleet.readings.verdicts.fabric_storage import report_storage
 
 _KIND = "fabric"
 _RAIL_GBS = 400
+# Two faults that are not the same: nobody at the other end, and switched off at this one.
+_DOWN = {
+    "polling": " (no cable, or nobody answers at its other end)",
+    "disabled": " (switched off at this end)",
+}
 
 
 def report_fabric(text: str) -> Report:
     """Judge one capture by the tool that printed it."""
+    text, torn = cut_open_end(text, _is_whole_line)
+    lines = number_lines(text)
+    # A list that ends in a whole line without a line feed may still miss lines.
+    cut = torn or (len(lines) if has_open_end(text) else None)
+    said = tuple(_sentence_findings(lines))
     if is_ports(text):
-        return _report_ports(parse_ports(text), "ibstatus" if "Infiniband d" in text else "ibstat")
+        return _report_ports(parse_ports(text), text, cut, said)
     devices, unread = parse_netdevs(text)
+    if is_beheaded(devices):
+        devices, unread = devices[1:], (devices[0].line, *unread)
     if devices:
-        return _report_netdevs(devices, unread)
+        return _report_netdevs(devices, unread, cut, said)
     gids = parse_gids(text)
-    if gids.gids:
-        return _report_gids(gids)
+    if gids.gids or gids.is_table:
+        return _report_gids(gids, torn, said)
+    if is_links_json(text):
+        return _report_links(parse_links(text), torn, said)
     storage = parse_storage(text)
     if storage.devices or storage.file_systems or storage.is_broken:
-        return _report_storage(storage)
-    links, left = parse_links(text)
-    if links or text.lstrip().startswith("["):
-        return _report_links(links, left)
+        is_closed = text.rstrip().endswith("}")
+        return report_storage(storage, torn if is_closed else cut, said)
+    links = parse_links(text)
+    if links.links:
+        return _report_links(links, cut, said)
+    return _report_nothing(said, (*links.unread, *([torn] if torn else [])))
+
+
+def _report_nothing(said: tuple[Finding, ...], unread: tuple[int, ...]) -> Report:
     summary = "No output of a NIC or disk tool that is known here."
-    return Report(_KIND, "none", False, "unknown", summary, unread=left)
+    return Report(
+        _KIND,
+        "sentence" if said else "none",
+        False,
+        verdict_of(said, known_good=False),
+        said[0].text if said else summary,
+        said,
+        unread=unread,
+    )
 
 
-def _report_ports(found: IbPorts, form: str) -> Report:
-    findings = tuple(_port_findings(found))
+def _is_whole_line(text: str) -> bool:
+    """Tell a last line of any form that nothing can be missing from."""
+    is_json = text.rstrip().endswith(("]", "}"))
+    said = read_tool_sentence(Line(1, text)) is not None
+    return is_json or said or is_port_line(text) or bool(parse_netdevs(text)[0])
+
+
+def _sentence_findings(lines: list[Line]) -> Iterator[Finding]:
+    for sentence in read_tool_sentences(lines):
+        severity: Severity = "error" if sentence.kind == "dead_mount" else "warn"
+        yield Finding(sentence.kind, severity, sentence.text[:300], (sentence.line,))
+
+
+def _mixed(is_mixed: bool, what: str) -> Iterator[Finding]:
+    if is_mixed:
+        text = f"{what} stands twice: the answers of more than one node in this text"
+        yield Finding("mixed", "warn", text)
+
+
+def _report_ports(found: IbPorts, text: str, cut: int | None, said: tuple[Finding, ...]) -> Report:
+    form = "ibstatus" if "Infiniband device" in text else "ibstat"
+    # ibstat says how many ports each card has, but neither tool how many cards there are.
+    whole = found.complete and cut is None and not said
+    findings = (*open_end(cut), *said, *_port_findings(found, whole))
     active = [p for p in found.ports if p.is_active]
     rails = [p.device for p in active if p.rate_gbs is not None and p.rate_gbs >= _RAIL_GBS]
     widths = {p.width for p in found.ports if p.width}
     return Report(
         _KIND,
         form,
-        found.complete,
-        verdict_of(findings, known_good=found.complete and len(active) == len(found.ports)),
+        whole,
+        verdict_of(findings, known_good=whole and len(active) == len(found.ports)),
         lead(findings, f"{len(active)} of {len(found.ports)} ports are active."),
         findings,
         {
-            "ca_count": len(found.devices),
-            "device_count": len(found.devices),
-            "active_ports": len(active),
+            "ca_count": None if found.is_mixed else len(found.devices),
+            "device_count": None if found.is_mixed else len(found.devices),
+            "active_ports": None if found.is_mixed else len(active),
             "ports": {
                 p.key: _trimmed([p.state, p.physical, p.rate_gbs, p.link_layer])
                 for p in found.ports
             },
             "rails_400g": sorted(rails, key=natural_order),
             "width": next(iter(widths)) if len(widths) == 1 else None,
+            "widths": {p.key: p.width for p in found.ports if p.width},
             "firmware": {p.device: p.firmware for p in found.ports if p.firmware},
         },
         found.unread,
@@ -76,120 +131,145 @@ def _trimmed(cells: list[Any]) -> list[Any]:
     return [int(c) if isinstance(c, float) and c.is_integer() else c for c in cells]
 
 
-def _port_findings(found: IbPorts) -> Iterator[Finding]:
+def _port_findings(found: IbPorts, whole: bool) -> Iterator[Finding]:
+    yield from _mixed(found.is_mixed, "a port")
+    if cut := tuple(p.line for p in found.ports if not p.is_whole):
+        yield Finding("incomplete", "warn", "a port's block is cut", cut)
+    if found.missing:
+        text = f"fewer ports are printed than they have: {', '.join(found.missing[:16])}"
+        yield Finding("incomplete", "warn", text)
+    if found.is_headless:
+        yield Finding("incomplete", "warn", "the beginning is cut: a block without its device")
     down = [p for p in found.ports if p.state is not None and not p.is_active]
-    if found.ports and len(down) == len(found.ports):
+    # Of a text that is cut the active ports may be missing, not of the node.
+    if whole and len(down) == len(found.ports):
         yield Finding("no_active_port", "error", "no port is active", tuple(p.line for p in down))
         return
     for port in down:
-        text = f"{port.key} is {port.state}, physically {port.physical}; its rate does not count"
-        yield Finding("port_down", "warn", text, (port.line,))
-    cut = tuple(p.line for p in found.ports if not p.is_whole)
-    if cut:
-        yield Finding("incomplete", "warn", "a port's block is cut", cut)
+        why = _DOWN.get((port.physical or "").lower(), "")
+        text = f"{port.key} is {port.state}, physically {port.physical}{why}"
+        yield Finding("port_down", "warn", f"{text}; its rate does not count", (port.line,))
 
 
-def _report_netdevs(devices: tuple[NetDev, ...], unread: tuple[int, ...]) -> Report:
+def _report_netdevs(
+    devices: tuple[NetDev, ...],
+    unread: tuple[int, ...],
+    cut: int | None,
+    said: tuple[Finding, ...],
+) -> Report:
     ordered = sorted(devices, key=lambda d: natural_order(d.device))
     down = [d.device for d in ordered if not d.is_up]
-    findings = tuple(
-        Finding("netdev_down", "warn", f"{d.device} ({d.netdev}) is down", (d.line,))
-        for d in devices
-        if not d.is_up
+    is_mixed = len({(d.device, d.port) for d in devices}) != len(devices)
+    whole = cut is None and not (unread or is_mixed or said)
+    findings = (
+        *open_end(cut),
+        *said,
+        *_mixed(is_mixed, "a port"),
+        *(
+            Finding("netdev_down", "warn", f"{d.device} ({d.netdev}) is down", (d.line,))
+            for d in devices
+            if not d.is_up
+        ),
     )
-    rails = [d.device for d in ordered if d.is_up and not d.is_bond]
     return Report(
         _KIND,
         "ibdev2netdev",
-        not unread,
-        verdict_of(findings, known_good=not down and not unread),
+        whole,
+        verdict_of(findings, known_good=whole and not down),
         f"{len(devices)} RDMA devices, {len(down)} down.",
         findings,
         {
-            "device_count": len(devices),
+            "device_count": None if is_mixed else len({d.device for d in devices}),
             "up": [d.device for d in ordered if d.is_up],
             "down": down,
             "bond_members": [d.device for d in ordered if d.is_bond],
-            "data_rails": rails,
+            "data_rails": [d.device for d in ordered if d.is_up and not d.is_bond],
             "netdevs": {d.device: d.netdev for d in ordered},
         },
         unread,
     )
 
 
-def _report_gids(table: GidTable) -> Report:
-    indexes = table.rocev2_ipv4_index()
-    without = sorted({g.device for g in table.gids} - set(indexes), key=natural_order)
-    findings = []
-    if without:
-        text = f"no RoCEv2 IPv4 GID on {', '.join(without[:16])}"
-        findings.append(Finding("no_rocev2_gid", "warn", text))
-    if len(set(indexes.values())) > 1:
-        text = "the RoCEv2 IPv4 index differs between devices; one fixed index fits only some"
-        findings.append(Finding("gid_index_differs", "warn", text))
+def _report_gids(table: GidTable, cut: int | None, said: tuple[Finding, ...]) -> Report:
+    indexes = {} if table.is_mixed else table.rocev2_ipv4_index()
+    whole = table.complete and cut is None and not said
+    findings = (*open_end(cut), *said, *_gid_findings(table, indexes))
     return Report(
         _KIND,
         "show_gids",
-        table.complete,
-        verdict_of(findings, known_good=table.complete and not findings),
+        whole,
+        verdict_of(findings, known_good=whole and not findings),
         f"{len(table.gids)} GIDs on {len({g.device for g in table.gids})} devices.",
-        tuple(findings),
-        {"gids": len(table.gids), "gids_found": table.found, "rocev2_ipv4_index": indexes},
+        findings,
+        {
+            "gids": None if table.is_mixed else len(table.gids),
+            "gids_found": table.found,
+            "rocev2_ipv4_index": indexes,
+            "netdevs": {g.device: g.netdev for g in table.gids if g.netdev},
+        },
         table.unread,
     )
 
 
-def _report_links(links: tuple[NetLink, ...], unread: tuple[int, ...]) -> Report:
+def _gid_findings(table: GidTable, indexes: dict[str, int]) -> Iterator[Finding]:
+    if table.is_mixed:
+        yield from _mixed(True, "an index of a port")
+        return
+    if not table.complete:
+        count = "no count" if table.found is None else f"a count of {table.found}"
+        text = f"{len(table.gids)} GIDs and {count} at the end: the table is cut or damaged"
+        yield Finding("incomplete", "warn", text)
+    elif not table.gids:
+        text = "no GID at all: no RDMA device here, or a container without its network"
+        yield Finding("no_gids", "warn", text)
+    without = sorted({g.device for g in table.gids} - set(indexes), key=natural_order)
+    if without:
+        text = f"no RoCEv2 IPv4 GID on {', '.join(without[:16])}"
+        yield Finding("no_rocev2_gid", "warn", text)
+    if len(set(indexes.values())) > 1:
+        text = "the RoCEv2 IPv4 index differs between devices; one fixed index fits only some"
+        yield Finding("gid_index_differs", "warn", text)
+
+
+def _report_links(found: NetLinks, cut: int | None, said: tuple[Finding, ...]) -> Report:
+    links = found.links
     down = [n.name for n in links if n.state in ("DOWN", "LOWERLAYERDOWN", "NOTPRESENT")]
-    bare = [n.name for n in links if n.state == "UP" and not n.addresses and n.mtu is None]
+    bare = [n.name for n in links if n.state == "UP" and not n.addresses]
+    deaf = [n.name for n in links if n.has_no_carrier]
     mtus = sorted({n.mtu for n in links if n.mtu is not None})
-    findings = []
-    if down:
-        findings.append(Finding("link_down", "warn", f"down: {', '.join(down[:16])}"))
-    whole = bool(links) and not unread
+    whole = found.complete and cut is None and not said
+    findings = (*open_end(cut), *said, *_link_findings(found, down, deaf))
     return Report(
         _KIND,
-        "ip",
+        found.form,
         whole,
-        verdict_of(findings, known_good=whole and not down),
+        verdict_of(findings, known_good=whole and not findings),
         f"{len(links)} interfaces, {len(down)} down.",
-        tuple(findings),
+        findings,
         {
-            "interfaces": len(links),
+            "interfaces": None if found.is_mixed or not links else len(links),
             "names": [n.name for n in links],
             "down": down,
-            "up_without_address": bare,
+            "no_carrier": deaf,
+            "up_without_address": bare if found.shows_addresses else None,
             "addr": {n.name: n.addresses[0] for n in links if n.addresses},
-            "all_up": bool(links) and all(n.state == "UP" for n in links),
+            "mac": {n.name: n.mac for n in links if n.mac},
+            "all_up": all(n.state == "UP" for n in links) if whole else None,
             "mtu": mtus[0] if len(mtus) == 1 else (mtus or None),
         },
-        unread,
+        found.unread,
     )
 
 
-def _report_storage(storage: Storage) -> Report:
-    shm = next((f for f in storage.file_systems if f.mountpoint == "/dev/shm"), None)
-    disks = [d for d in storage.disks if d.size not in (None, "0")]
-    nvme = [d for d in disks if d.is_nvme]
-    findings = []
-    if storage.is_broken:
-        findings.append(Finding("incomplete", "warn", "the JSON is cut or not lsblk's"))
-    elif storage.devices and not nvme:
-        findings.append(Finding("no_nvme", "error", "no local NVMe disk among the block devices"))
-    return Report(
-        _KIND,
-        "storage",
-        not storage.is_broken,
-        verdict_of(findings, known_good=bool(nvme)),
-        lead(findings, f"{len(disks)} disks, {len(nvme)} of them NVMe."),
-        tuple(findings),
-        {
-            "disks": len(disks) if storage.devices else None,
-            "nvme_disks": len(nvme) if storage.devices else None,
-            "disk_names": [d.name for d in disks],
-            "types": list(dict.fromkeys(d.kind for d in storage.devices)),
-            "dev_shm_size": shm.size if shm else None,
-            "dev_shm_used_pct": shm.used_percent if shm else None,
-        },
-        storage.unread,
-    )
+def _link_findings(found: NetLinks, down: list[str], deaf: list[str]) -> Iterator[Finding]:
+    yield from _mixed(found.is_mixed, "an interface")
+    if not found.links:
+        yield Finding("incomplete", "warn", "the JSON is cut or not ip's", found.unread)
+    elif found.is_partial:
+        text = "the list does not begin with lo: it is filtered, or its beginning is cut"
+        yield Finding("incomplete", "warn", text)
+    if down:
+        yield Finding("link_down", "warn", f"down: {', '.join(down[:16])}")
+    if deaf:
+        text = f"no carrier, so cable or other end: {', '.join(deaf[:16])}"
+        yield Finding("no_carrier", "warn", text)

@@ -19,6 +19,11 @@ _NIC_SEVERITY: dict[str, Severity] = {
 }
 # No failure by themselves, but the card wants a reset at the next drain or a closer look.
 _WATCHED = frozenset({63, 92})
+_ASKS = {
+    "app": "look at the program first",
+    "reset": "reset the card or reboot the node",
+    "hardware": "take the card out of service",
+}
 _HARMLESS_ACTIONS = ("None", "none")
 
 
@@ -29,21 +34,24 @@ def report_kernel_log(batches: Iterable[list[bytes]], *, cut: bool = False) -> R
         reader.feed(batch)
     findings = tuple(_findings(reader))
     is_log = reader.formed > 0 or bool(findings)
+    # A line that is no kernel's may be the sentence of a tool that failed, or another output.
+    is_pure = is_log and not reader.unread_count
     worrying = any(f.severity == "warn" for f in findings)
     return Report(
         kind="kernel-log",
         form=reader.form,
         complete=is_log and not cut,
-        verdict=verdict_of(findings, known_good=is_log and not worrying and not cut),
+        verdict=verdict_of(findings, known_good=is_pure and not worrying and not cut),
         summary=lead(findings, _summary(reader, findings, is_log)),
         findings=findings,
         values=_values(reader),
+        unread=tuple(reader.unread),
     )
 
 
 def _findings(reader: KernelReader) -> Iterator[Finding]:
     codes = {(g.code, g.bus) for g in reader.xids.groups.values()}
-    for group in reader.xids.groups.values():
+    for group in reader.xids.by_code():
         alone = not any(bus == group.bus and code != group.code for code, bus in codes)
         yield _xid_finding(group, alone)
     for line in reader.xids.switches:
@@ -53,6 +61,9 @@ def _findings(reader: KernelReader) -> Iterator[Finding]:
     yield from _card_findings(reader.host)
     yield from _host_findings(reader.host)
     yield from _nic_findings(reader.host)
+    for name, trouble in reader.trouble.seen.items():
+        lines = "1 line" if trouble.count == 1 else f"{trouble.count} lines"
+        yield Finding(name, trouble.severity, f"{trouble.text} ({lines})", tuple(trouble.lines))
 
 
 def _xid_finding(group: XidGroup, alone: bool) -> Finding:
@@ -67,6 +78,8 @@ def _xid_finding(group: XidGroup, alone: bool) -> Finding:
         text += f" to {group.action}"
     if group.lines > 1:
         text += f" ({group.lines} lines)"
+    if name in _ASKS:
+        text += f"; {_ASKS[name]}"
     return Finding(f"xid_{group.code}", severity, text, (group.first_line,))
 
 
@@ -83,7 +96,12 @@ def _follow_severity(group: XidGroup, alone: bool) -> Severity:
 
 def _card_findings(host: HostLog) -> Iterator[Finding]:
     for bus, line in host.lost[:64]:
-        yield Finding("off_the_bus", "error", f"GPU {bus or ''} has fallen off the bus", (line,))
+        yield Finding(
+            "off_the_bus",
+            "error",
+            f"{f'GPU {bus}' if bus else 'a GPU'} has fallen off the bus",
+            (line,),
+        )
     if host.init_failures:
         text = "the driver could not initialise a card (RmInitAdapter failed)"
         yield Finding("init_failed", "error", text, tuple(host.init_failures))
@@ -111,11 +129,12 @@ def _host_findings(host: HostLog) -> Iterator[Finding]:
         text = f"{row['count']} {kind} memory errors on {row['dimm']}"
         yield Finding("edac", severity, text, (line,))
     if host.crash or host.is_sysrq:
-        deliberate = host.is_sysrq
-        text = "the kernel was crashed on purpose (SysRq)" if deliberate else "the kernel crashed"
-        yield Finding(
-            "crash", "warn" if deliberate else "error", text, tuple(host.crash_lines[:64])
-        )
+        where = tuple(host.crash_lines[:64])
+        if host.is_sysrq:
+            text = "an operator crashed the kernel on purpose (SysRq); this is no bug of the kernel"
+            yield Finding("crash_on_purpose", "warn", text, where)
+        else:
+            yield Finding("crash", "error", "the kernel crashed", where)
 
 
 def _nic_findings(host: HostLog) -> Iterator[Finding]:
@@ -132,6 +151,8 @@ def _summary(reader: KernelReader, findings: tuple[Finding, ...], is_log: bool) 
     if not is_log:
         return "No line of a kernel log in this text."
     worst = next((f.text for f in findings if f.severity == "warn"), None)
+    if worst is None and reader.unread_count:
+        return f"Nothing wrong in the kernel's lines; {reader.unread_count} lines are not the kernel's."
     return worst or f"Nothing wrong in {reader.lines} lines."
 
 
@@ -139,9 +160,10 @@ def _values(reader: KernelReader) -> dict[str, Any]:
     host, xids = reader.host, reader.xids
     values: dict[str, Any] = {
         "lines": reader.lines,
+        "unread_count": reader.unread_count,
         "host": reader.host_name,
         "first_seq": reader.first_seq,
-        "xids": [_xid_value(g) for g in xids.groups.values()],
+        "xids": [_xid_value(g) for g in xids.by_code()],
         "gpus": len({g.bus for g in xids.groups.values()}),
         "sxids": [
             {
@@ -166,6 +188,8 @@ def _values(reader: KernelReader) -> dict[str, Any]:
         "edac_errors": sum(row["count"] for row in host.edac),
         "pcie_degraded": host.pcie,
         "mlx5": list(host.nics.values()),
+        "lost_gpus": [bus for bus, _ in host.lost],
+        "trouble": {name: trouble.count for name, trouble in reader.trouble.seen.items()},
         "driver": host.driver,
         "nvlink_discovery_failures": host.nvlink_failures,
         "peer": host.nvlink_peer,

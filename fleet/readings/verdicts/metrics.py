@@ -7,21 +7,24 @@ from typing import Any
 
 from fleet.readings.metrics.cards import CardMetrics, read_cards
 from fleet.readings.metrics.engine import EngineMetrics, read_engines
-from fleet.readings.metrics.exposition import Exposition, parse_exposition
+from fleet.readings.metrics.exposition import Exposition, parse_exposition, read_value
+from fleet.readings.metrics.wholeness import broken_histograms, without_conflicts
 from fleet.readings.report import Finding, Report, lead, verdict_of
 
 
 def report_metrics(text: str) -> Report:
     """Judge one scrape; a line that is cut makes it incomplete."""
-    exposition = parse_exposition(text.encode())
+    exposition, conflicts = without_conflicts(parse_exposition(text.encode("utf-8", "replace")))
     engines, cards = read_engines(exposition), read_cards(exposition)
-    findings = tuple(_findings(exposition, engines, cards))
-    known = exposition.complete and bool(engines or cards)
+    torn = (*_torn_findings(exposition, conflicts, engines),)
+    findings = (*torn, *_findings(exposition, engines, cards))
+    complete = exposition.complete and not torn
+    known = complete and bool(engines or cards)
     suspect = any(f.severity == "warn" for f in findings)
     return Report(
         kind="metrics",
         form="engine" if engines else "cards" if cards else "prometheus",
-        complete=exposition.complete,
+        complete=complete,
         verdict=verdict_of(findings, known_good=known and not suspect),
         summary=lead(findings, _summary(exposition, engines, cards)),
         findings=findings,
@@ -30,13 +33,36 @@ def report_metrics(text: str) -> Report:
     )
 
 
+def _torn_findings(
+    exposition: Exposition, conflicts: tuple[str, ...], engines: tuple[EngineMetrics, ...]
+) -> Iterator[Finding]:
+    if exposition.bad_lines or (exposition.samples and not exposition.ends):
+        text = "lines that are no samples, or an end in the middle of the text"
+        yield Finding("incomplete", "warn", text, exposition.bad_lines)
+    if conflicts:
+        text = f"series stand twice with different values, as in two scrapes: {_list(conflicts)}"
+        yield Finding("two_scrapes", "warn", text)
+    if broken := broken_histograms(exposition):
+        yield Finding("torn_histogram", "warn", f"histograms without their end: {_list(broken)}")
+    for engine in engines:
+        if engine.partial:
+            text = f"not every engine has these series, no sum is taken: {_list(engine.partial)}"
+            yield Finding("engines_missing", "warn", text)
+
+
+def _list(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - 6} more" if len(names) > 6 else ""
+    return ", ".join(name[:80] for name in names[:6]) + more
+
+
 def _findings(
     exposition: Exposition, engines: tuple[EngineMetrics, ...], cards: tuple[CardMetrics, ...]
 ) -> Iterator[Finding]:
-    if exposition.bad_lines or (exposition.samples and not exposition.ends):
-        text = "lines that are no samples, or a last line that is cut"
-        yield Finding("incomplete", "warn", text, exposition.bad_lines)
     for engine in engines:
+        absent = [name for name in ("running", "waiting") if name not in engine.numbers]
+        if absent:
+            text = f"no number of requests {' or '.join(absent)}: unknown, not zero"
+            yield Finding("requests_unknown", "warn", text)
         running, waiting = engine.numbers.get("running"), engine.numbers.get("waiting")
         if running == 0 and waiting:
             text = f"{waiting:g} requests wait and none runs: the engine may be stuck"
@@ -44,8 +70,19 @@ def _findings(
     if len(engines) > 1:
         names = ", ".join(e.model for e in engines[:8])
         yield Finding("several_models", "info", f"two subjects on one endpoint: {names}")
+    for sample in exposition.named("nvidia_smi_command_exit_code"):
+        if code := read_value(sample.value):
+            text = f"the exporter's nvidia-smi ended with exit code {code:g}: values may be stale"
+            yield Finding("exporter_failed", "error", text)
+    for sample in exposition.named("nvidia_smi_last_collect_success"):
+        if sample.value == 0:
+            text = "the exporter's last collection failed: values may be stale"
+            yield Finding("exporter_stale", "warn", text)
+    split = {card.uuid for card in cards if card.instance is not None or card.numbers.get("mig")}
     for card in cards:
         yield from _card_findings(card)
+        if card.uuid not in split:
+            yield from _absent_findings(card)
 
 
 def _card_findings(card: CardMetrics) -> Iterator[Finding]:
@@ -57,6 +94,15 @@ def _card_findings(card: CardMetrics) -> Iterator[Finding]:
         yield Finding("remap", "error", f"{who}: row remapping failed")
     if card.numbers.get("xid"):
         yield Finding("xid", "warn", f"{who}: the last Xid was {card.numbers['xid']:g}")
+
+
+def _absent_findings(card: CardMetrics) -> Iterator[Finding]:
+    """A whole card always has these; a card split by MIG has no utilization of its own."""
+    wanted = (("temperature_c",), ("power_w",), ("utilization", "utilization_percent"))
+    absent = [names[0] for names in wanted if not any(n in card.numbers for n in names)]
+    if absent:
+        text = f"GPU {card.words.get('index', card.uuid)}: no {', '.join(absent)} in this text"
+        yield Finding("card_incomplete", "warn", text)
 
 
 def _summary(

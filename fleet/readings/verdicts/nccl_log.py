@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ from fleet.readings.verdicts.nccl_watchdog import watchdog_findings, watchdog_va
 _ADVICE = {
     "ib_completion_error": "look at the rail and its peer",
     "shm_full": "raise /dev/shm (--shm-size, --ipc=host, or a memory volume)",
+    "no_space": "mostly /dev/shm; raise it",
     "nccl_version_mismatch": "images differ",
     "duplicate_rank": "two processes claim one rank: a stale process or a wrong launcher",
     "no_net_plugin": "no network could be initialised",
@@ -23,6 +25,8 @@ _ADVICE = {
     "connect_failed": "the peer cannot be reached",
 }
 _EDGES_SHOWN = 256
+_WAYS = (("inside a node", "intra"), ("between nodes", "inter"))
+_CONTAINER_ID = re.compile(r"[0-9a-f]{12}")
 
 
 def report_nccl_log(batches: Iterable[list[bytes]], *, cut: bool = False) -> Report:
@@ -56,11 +60,13 @@ def root_event(reader: NcclReader) -> NcclEvent | None:
         for event in reader.events:
             if event.severity == wanted and not event.is_echo:
                 return event
-    return reader.events[0] if reader.events else None
+    # Only consequences are left; one that names its peer says more than an exception's name.
+    named = (event for event in reader.events if event.name != "unhandled_error")
+    return next(named, reader.events[0] if reader.events else None)
 
 
 def _form(reader: NcclReader) -> str:
-    if reader.watchdog.timeouts or reader.watchdog.progress:
+    if reader.watchdog.timeouts or reader.watchdog.progress or reader.watchdog.cut:
         return "watchdog"
     if reader.ras.missing:
         return "flight-recorder"
@@ -89,6 +95,7 @@ def _findings(reader: NcclReader) -> Iterator[Finding]:
     yield from _ras_findings(reader)
     yield from _event_findings(reader)
     yield from _init_findings(reader)
+    yield from _place_findings(reader)
     setup = reader.setup
     if setup.connect_retries:
         text = f"{setup.connect_retries} connection attempts timed out and were tried again"
@@ -101,16 +108,39 @@ def _findings(reader: NcclReader) -> Iterator[Finding]:
         yield Finding("socket_network", "warn", text)
 
 
+def _place_findings(reader: NcclReader) -> Iterator[Finding]:
+    """Tell what the names of networks, transports and hosts mean."""
+    for name in reader.setup.networks:
+        if name.startswith("IBext"):
+            text = f"the network is {name}: InfiniBand verbs through an external plugin"
+            yield Finding("external_plugin", "info", text)
+    ways = _transport_values(reader)["transports"]
+    told = [f"{where} {_way_words(ways[key])}" for where, key in _WAYS if ways[key]]
+    if told:
+        yield Finding("transports", "info", "; ".join(told))
+    for host in reader.table.hosts(_EDGES_SHOWN):
+        if _CONTAINER_ID.fullmatch(host):
+            text = f"host {host} is the id of a container; the node is not named in this text"
+            yield Finding("container_host", "info", text)
+            return
+
+
+def _way_words(ways: str | list[str]) -> str:
+    names = [ways] if isinstance(ways, str) else ways[:16]
+    return ", ".join(name.replace("/GDRDMA", " with GDRDMA") for name in names)
+
+
 def _event_findings(reader: NcclReader) -> Iterator[Finding]:
     root = root_event(reader)
     named: dict[str, list[NcclEvent]] = {}
     for event in reader.events:
-        named.setdefault("echo" if event.is_echo else event.name, []).append(event)
+        is_echo = event.is_echo and event is not root
+        named.setdefault("echo" if is_echo else event.name, []).append(event)
     for name, events in named.items():
         first = events[0]
         advice = _ADVICE.get(first.name)
         lines = tuple(e.line for e in events)
-        if name == "echo" and first is not root:
+        if name == "echo":
             text = f"{len(events)} lines that follow from other events: {first.text[:160]}"
             yield Finding("consequence", "info", text, lines)
             continue
@@ -165,12 +195,15 @@ def _summary(reader: NcclReader, findings: tuple[Finding, ...]) -> str:
         return "Orderly teardown."
     if reader.nccl_lines:
         return "NCCL lines without an error; set-up is not complete in this text."
+    if status := reader.ras.values.get("status"):
+        return f"RAS: the communicator is {status}, without an error."
     return "No NCCL or watchdog message in this text."
 
 
 def _values(reader: NcclReader) -> dict[str, Any]:
     values = _setup_values(reader) | _transport_values(reader)
     values["hosts"] = reader.table.hosts()[:_EDGES_SHOWN]
+    values["host_count"] = len(reader.table.hosts())
     values["lines"] = reader.lines
     values["unread_count"] = reader.unread_count
     values["torn_lines"] = reader.torn_count

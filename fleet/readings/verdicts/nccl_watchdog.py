@@ -14,6 +14,11 @@ def watchdog_findings(log: WatchdogLog) -> Iterator[Finding]:
     timeouts = list(log.timeouts.values())
     if timeouts:
         yield Finding("watchdog_timeout", "error", _words(timeouts), _lines(timeouts))
+    if log.cut:
+        who = ", ".join(str(rank) for rank, _ in log.cut[:32] if rank is not None)
+        text = f"a time-out of rank {who or 'unknown'} is told, and its message is cut"
+        lines = tuple(line for _, line in log.cut)
+        yield Finding("watchdog_timeout_cut", "error", text, lines)
     ops = {(t.group, t.seq): set[str]() for t in timeouts}
     for timeout in timeouts:
         ops[timeout.group, timeout.seq].add(timeout.op)
@@ -33,9 +38,9 @@ def watchdog_values(log: WatchdogLog) -> dict[str, Any]:
     """Return the values of the first time-out, and the state of all ranks."""
     timeouts = list(log.timeouts.values())
     progress = list(log.progress.values())
-    if not timeouts and not progress:
+    if not timeouts and not progress and not log.cut:
         return {}
-    ranks = [t.rank for t in timeouts] + [p.rank for p in progress]
+    ranks = [t.rank for t in timeouts] + [p.rank for p in progress] + [r for r, _ in log.cut]
     seen = list(dict.fromkeys(r for r in ranks if r is not None))
     values: dict[str, Any] = {
         "event": "watchdog_timeout",
@@ -61,13 +66,16 @@ def watchdog_values(log: WatchdogLog) -> dict[str, Any]:
 
 def _words(timeouts: list[Timeout]) -> str:
     seqs = sorted({t.seq for t in timeouts})
-    who = ", ".join(str(t.rank) for t in timeouts[:32])
-    if len(seqs) == 1:
-        return (
-            f"ranks {who} waited {timeouts[0].timeout_ms} ms for {timeouts[0].op} {seqs[0]}: "
-            "the same operation on all, so a peer or a link is slow or hung"
-        )
-    return f"ranks {who} waited for different operations ({seqs[0]} to {seqs[-1]})"
+    ops = sorted({t.op for t in timeouts})
+    who = ", ".join(str(t.rank) if t.rank is not None else "unknown" for t in timeouts[:32])
+    if len(timeouts) == 1:
+        return f"rank {who} waited {timeouts[0].timeout_ms} ms for {ops[0]} {seqs[0]}"
+    if len(seqs) > 1:
+        return f"ranks {who} waited for different operations ({seqs[0]} to {seqs[-1]})"
+    told = f"ranks {who} waited {timeouts[0].timeout_ms} ms for {', '.join(ops)} {seqs[0]}"
+    if len(ops) > 1:
+        return told
+    return f"{told}: the same operation on all of them, so a peer or a link is slow or hung"
 
 
 def _lines(timeouts: list[Timeout]) -> tuple[int, ...]:

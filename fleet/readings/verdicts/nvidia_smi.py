@@ -6,13 +6,19 @@ from collections.abc import Iterator
 from typing import Any
 
 from fleet.readings.nvidia_smi.dump import Dump, is_dump, parse_dump
-from fleet.readings.nvidia_smi.listing import Listing, parse_listing
+from fleet.readings.nvidia_smi.listing import GPU_LINE, Listing, parse_listing
 from fleet.readings.nvidia_smi.nvlink import LINK_LINE, NvLinkStatus, parse_nvlink
-from fleet.readings.nvidia_smi.sentences import ASKED_WRONGLY_KINDS, Sentence, read_sentences
-from fleet.readings.nvidia_smi.table import SmiTable, is_table, parse_table
-from fleet.readings.report import Finding, Report, Severity, lead, verdict_of
-from fleet.readings.text import number_lines
-from fleet.readings.verdicts.nvidia_smi_query import report_query
+from fleet.readings.nvidia_smi.sentences import (
+    ASKED_WRONGLY_KINDS,
+    Sentence,
+    read_sentence,
+    read_sentences,
+)
+from fleet.readings.nvidia_smi.table import SmiTable, is_border, is_table, parse_table
+from fleet.readings.report import Finding, Report, Severity, lead, open_end, verdict_of
+from fleet.readings.text import Line, cut_open_end, has_open_end, number_lines
+from fleet.readings.verdicts.nvidia_smi_dump import dump_findings, dump_values
+from fleet.readings.verdicts.nvidia_smi_query import is_whole_row, report_query
 
 _KIND = "nvidia-smi"
 _UNANSWERED = ASKED_WRONGLY_KINDS | {"library_missing", "tool_missing", "nvml"}
@@ -20,20 +26,36 @@ _UNANSWERED = ASKED_WRONGLY_KINDS | {"library_missing", "tool_missing", "nvml"}
 
 def report_nvidia_smi(text: str) -> Report:
     """Judge one capture of nvidia-smi, whatever its form."""
+    text, torn = cut_open_end(text, _is_whole_line)
     lines = number_lines(text)
+    # A list that ends in a whole line without a line feed may still miss lines.
+    # The tool pads no line behind its last one: blanks there are the begin of a line that was cut.
+    is_open = has_open_end(text) or text.endswith((" ", "\t"))
+    cut = torn or (len(lines) if is_open else None)
     if is_dump(text):
-        return _report_dump(parse_dump(text))
-    if any(LINK_LINE.match(line.text) for line in lines) or "NVLink" in text or "Nvlink" in text:
-        return _report_nvlink(parse_nvlink(text))
+        return _report_dump(parse_dump(text), cut)
+    if any(LINK_LINE.match(line.text) for line in lines) or _asks_nvlink(lines):
+        return _report_nvlink(parse_nvlink(text, is_cut=cut is not None), cut)
     if is_table(text):
-        return _report_table(parse_table(text))
+        return _report_table(parse_table(text), torn)
     listing = parse_listing(text)
     if listing.gpus:
-        return _report_listing(listing)
-    report = report_query(text)
+        return _report_listing(listing, cut)
+    report = report_query(text, cut)
     if report.values.get("samples"):
         return report
     return _report_sentences(read_sentences(lines), report)
+
+
+def _asks_nvlink(lines: list[Line]) -> bool:
+    return any(s.kind in ("nvlink_mig", "nvlink_inactive") for s in read_sentences(lines))
+
+
+def _is_whole_line(text: str) -> bool:
+    """Tell a last line of any form that nothing can be missing from."""
+    if read_sentence(Line(1, text)) or GPU_LINE.match(text) or is_border(text):
+        return True
+    return LINK_LINE.match(text) is not None or ("," in text and is_whole_row(text))
 
 
 def sentence_findings(sentences: tuple[Sentence, ...]) -> Iterator[Finding]:
@@ -51,22 +73,27 @@ def lost_gpu(sentences: tuple[Sentence, ...]) -> dict[str, Any]:
     return {"lost_gpu": {"index": lost[0].index, "pci": lost[0].pci}} if lost else {}
 
 
-def _report_listing(listing: Listing) -> Report:
-    findings = tuple(sentence_findings(listing.sentences))
+def _report_listing(listing: Listing, cut: int | None) -> Report:
+    findings = (
+        *open_end(cut),
+        *sentence_findings(listing.sentences),
+        *_listing_findings(listing),
+    )
+    whole = listing.complete and cut is None
     migs = [m for g in listing.gpus for m in g.migs]
     count = len(listing.gpus)
     return Report(
         _KIND,
         "list",
-        listing.complete and not listing.sentences,
-        verdict_of(findings, known_good=listing.complete),
+        whole and not listing.sentences,
+        verdict_of(findings, known_good=whole),
         lead(findings, f"{count} GPU listed, {len(migs)} MIG devices"),
         findings,
         {
-            "gpu_count": count,
+            "gpu_count": None if listing.is_mixed else count,
             "names": [g.name for g in listing.gpus],
             "uuids": [g.uuid for g in listing.gpus],
-            "mig_device_count": len(migs),
+            "mig_device_count": None if listing.is_mixed else len(migs),
             "mig_profiles": [m.profile for m in migs],
             **lost_gpu(listing.sentences),
         },
@@ -74,21 +101,36 @@ def _report_listing(listing: Listing) -> Report:
     )
 
 
-def _report_nvlink(status: NvLinkStatus) -> Report:
+def _listing_findings(listing: Listing) -> Iterator[Finding]:
+    if listing.is_mixed:
+        text = "a GPU number stands twice: the lists of more than one node in this text"
+        yield Finding("mixed", "warn", text)
+    if listing.missing:
+        numbers = ", ".join(str(n) for n in listing.missing[:16])
+        text = f"GPU {numbers} is not in the list: its beginning is cut, or a card is not there"
+        yield Finding("cards_missing", "warn", text)
+
+
+def _report_nvlink(status: NvLinkStatus, cut: int | None) -> Report:
     up = [g.up for g in status.gpus]
     rates = sorted({x.gbs for g in status.gpus for x in g.links or () if x.gbs is not None})
-    findings = (*sentence_findings(status.sentences), *_link_findings(status))
+    findings = (
+        *open_end(cut),
+        *sentence_findings(status.sentences),
+        *_link_findings(status),
+    )
     reasons = [g.reason for g in status.gpus if g.links is None and g.reason]
+    whole = status.complete and cut is None
     return Report(
         _KIND,
         "nvlink-status",
-        status.complete,
-        verdict_of(findings, known_good=status.complete and not reasons),
+        whole,
+        verdict_of(findings, known_good=whole and not reasons),
         lead(findings, _link_summary(status)),
         findings,
         {
-            "gpu_count": len(status.gpus) or None,
-            "links": None if reasons else up,
+            "gpu_count": None if status.is_mixed else (len(status.gpus) or None),
+            "links": None if reasons or status.is_mixed else up,
             "links_up": up[0] if len(up) == 1 else up,
             "gbps_per_link": rates[0] if len(rates) == 1 else (rates or None),
             "reason": reasons[0] if reasons else None,
@@ -99,9 +141,18 @@ def _report_nvlink(status: NvLinkStatus) -> Report:
 
 def _link_findings(status: NvLinkStatus) -> Iterator[Finding]:
     most = max((g.up or 0 for g in status.gpus), default=0)
+    if status.missing:
+        numbers = ", ".join(str(n) for n in status.missing[:16])
+        text = f"no links of GPU {numbers}: the beginning is cut, or it was not asked for"
+        yield Finding("cards_missing", "warn", text)
+    if status.is_mixed:
+        text = "a GPU number stands twice: the answers of more than one node in this text"
+        yield Finding("mixed", "warn", text)
+        return
     for gpu in status.gpus:
         if gpu.links is None:
-            yield Finding("no_links_read", "info", f"GPU {gpu.index}: {gpu.reason or 'no links'}")
+            why = gpu.reason or "its links are not printed to their end"
+            yield Finding("no_links_read", "info", f"GPU {gpu.index}: {why}", (gpu.line,))
         elif gpu.up == 0:
             text = f"GPU {gpu.index} has no active NVLink"
             yield Finding("nvlink_down", "error" if most else "warn", text, (gpu.line,))
@@ -111,12 +162,18 @@ def _link_findings(status: NvLinkStatus) -> Iterator[Finding]:
 
 
 def _link_summary(status: NvLinkStatus) -> str:
-    said = [f"GPU {g.index}: {g.reason if g.up is None else g.up}" for g in status.gpus]
+    said = [
+        f"GPU {g.index}: {(g.reason or 'unknown') if g.up is None else g.up}" for g in status.gpus
+    ]
     return "Active NVLinks by card: " + (", ".join(said[:16]) or "none read")
 
 
-def _report_table(table: SmiTable) -> Report:
-    findings = (*sentence_findings(table.sentences), *_table_findings(table))
+def _report_table(table: SmiTable, torn: int | None) -> Report:
+    findings = (
+        *open_end(torn),
+        *sentence_findings(table.sentences),
+        *_table_findings(table),
+    )
     gpu = table.gpus[0] if len(table.gpus) == 1 else None
     err = sorted({f for g in table.gpus for f in g.err_fields})
     return Report(
@@ -128,7 +185,7 @@ def _report_table(table: SmiTable) -> Report:
         findings,
         {
             "gpu_count": len(table.gpus) if table.is_whole else None,
-            "mig_device_count": len(table.migs),
+            "mig_device_count": len(table.migs) if table.is_whole else None,
             "driver": table.driver,
             "cuda": table.cuda,
             "gpu_util": gpu.util_percent if gpu else [g.util_percent for g in table.gpus],
@@ -153,6 +210,8 @@ def _table_summary(table: SmiTable) -> str:
 
 
 def _table_findings(table: SmiTable) -> Iterator[Finding]:
+    if table.is_mixed:
+        yield Finding("mixed", "warn", "more than one table in this text")
     for gpu in table.gpus:
         if gpu.err_fields:
             text = f"GPU {gpu.index}: ERR! in {', '.join(gpu.err_fields)}; reset or reboot"
@@ -162,27 +221,17 @@ def _table_findings(table: SmiTable) -> Iterator[Finding]:
             yield Finding("ecc_uncorrected", "error", text, (gpu.line,))
 
 
-def _report_dump(dump: Dump) -> Report:
-    findings = tuple(sentence_findings(dump.sentences))
-    names = [g.values.get("Product Name") for g in dump.gpus]
-    if dump.attached is not None and len(dump.gpus) < dump.attached:
-        text = f"{dump.attached} GPUs attached, {len(dump.gpus)} printed"
-        findings += (Finding("incomplete", "warn", text),)
+def _report_dump(dump: Dump, cut: int | None) -> Report:
+    findings = (*open_end(cut), *sentence_findings(dump.sentences), *dump_findings(dump))
+    whole = dump.complete and cut is None
     return Report(
         _KIND,
         "dump",
-        dump.complete,
-        verdict_of(findings, known_good=dump.complete),
+        whole,
+        verdict_of(findings, known_good=whole),
         lead(findings, f"{len(dump.gpus)} of {dump.attached or 'unknown'} attached GPUs printed"),
         findings,
-        {
-            "gpu_count": len(dump.gpus),
-            "attached": dump.attached,
-            "driver": dump.driver,
-            "cuda": dump.cuda,
-            "names": names,
-            **lost_gpu(dump.sentences),
-        },
+        dump_values(dump) | lost_gpu(dump.sentences),
     )
 
 

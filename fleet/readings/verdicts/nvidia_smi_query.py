@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
-from fleet.readings.nvidia_smi.cells import Cell
+from fleet.readings.nvidia_smi.cells import Cell, parse_cell
 from fleet.readings.nvidia_smi.query import QueryRow, QueryTable, parse_query
 from fleet.readings.nvidia_smi.throttle import is_throttled, read_reasons
-from fleet.readings.report import Finding, Report, Severity, lead, verdict_of
+from fleet.readings.report import Finding, Report, Severity, lead, open_end, verdict_of
 
+_UNITS = frozenset({"MiB", "MHz", "%", "W"})
+_CLOSED = re.compile(r"0|P[02-9]|P1[0-5]|Yes|No|Enabled|Disabled|(?:Not )?Active|Default")
 # Fields that get a short name with their unit; all others keep the tool's name.
 _SHORT = {
     "memory.total": "memory_total_mib",
@@ -25,6 +28,14 @@ _SHORT = {
     "ecc.errors.uncorrected.volatile.total": "ecc_uncorrected_volatile",
     "clocks_event_reasons.active": "clocks_event_reasons_active",
 }
+_MEASURED = (
+    "memory.used",
+    "memory.free",
+    "utilization.",
+    "power.draw",
+    "temperature.",
+    "clocks.current.",
+)
 # Version-like cells are words even when they look like numbers.
 _WORDS = frozenset({"driver_version", "compute_cap", "vbios_version", "serial"})
 # What must be equal on all cards of one node.
@@ -37,22 +48,33 @@ _MUST_BE_ZERO = (
 _MUST_BE_NO = ("remapped_rows.pending", "remapped_rows.failure", "retired_pages.pending")
 
 
-def report_query(text: str) -> Report:
-    """Judge one CSV answer; columns without a header are named only where the values show it."""
+def is_whole_row(text: str) -> bool:
+    """Tell a row whose last cell cannot be a part of a longer one, when no line feed ends it."""
+    word = text.rpartition(",")[2].strip()
+    cell = parse_cell(word)
+    return cell.state != "ok" or (cell.unit in _UNITS) or _CLOSED.fullmatch(word) is not None
+
+
+def report_query(text: str, cut: int | None = None) -> Report:
+    """Judge one CSV answer; columns without a header are named only where the values show it.
+
+    `cut` is the last line when no line feed ends it: rows may be missing.
+    """
     table = parse_query(text)
     inferred = False
     if not table.fields and (names := infer_fields(table)):
         table, inferred = parse_query(text, names), True
     pages = [f for f in table.fields if f.startswith("retired_pages.")]
-    findings = (*_sentence_findings(table), *_findings(table))
+    findings = (*open_end(cut), *_sentence_findings(table), *_findings(table))
     if inferred:
         why = "no header: used and free memory are told by their constant sum"
         findings += (Finding("columns_inferred", "info", why),)
-    known = table.complete and bool(table.fields) and not inferred and not _failed(table)
+    whole = table.complete and cut is None
+    known = whole and bool(table.fields) and not (inferred or _failed(table) or table.missing)
     return Report(
         "nvidia-smi",
         _form(table, pages),
-        table.complete,
+        whole,
         verdict_of(findings, known_good=known),
         lead(findings, _summary(table)),
         findings,
@@ -115,6 +137,20 @@ def _findings(table: QueryTable) -> Iterator[Finding]:
         words = sorted({c.text for c in table.column(field) if c.state == "ok"})
         if len(words) > 1:
             yield Finding("cards_differ", "warn", f"{field} differs: {', '.join(words[:8])}")
+    for field in _MUST_BE_ZERO:
+        if any(c.state in ("not_available", "not_supported") for c in table.column(field)):
+            text = f"{field} is not available: neither zero nor an error"
+            yield Finding("ecc_not_available", "info", text)
+    if table.is_beheaded:
+        text = f"the first title is {table.fields[0]}: the beginning of the text is cut"
+        yield Finding("torn", "warn", text, (table.header_line or 1,))
+    if table.headers > 1:
+        text = "the header stands twice: more than one answer in this text"
+        yield Finding("mixed", "warn", text)
+    if table.missing:
+        numbers = ", ".join(str(n) for n in table.missing[:16])
+        text = f"no row for GPU {numbers}: not asked for, or not there"
+        yield Finding("cards_missing", "warn", text)
     if table.torn:
         yield Finding("torn", "warn", "rows that are cut", table.torn)
 
@@ -166,7 +202,7 @@ def _values(table: QueryTable, is_pages: bool) -> dict[str, Any]:
         values["reasons_active"] = sorted({word for row in reasons for word in row})
         values["throttled"] = any(is_throttled(r) for r in reasons)
     values["homogeneous"] = _homogeneous(table)
-    values["min_free_gpu"] = _least_free(table)
+    values["min_free_gpu"] = _least_free(table) if numbered else None
     if is_pages:
         values["retired_page_count"] = sum(
             1 for row in table.rows if all(c.state == "ok" for c in row.cells)
@@ -180,21 +216,37 @@ def _values(table: QueryTable, is_pages: bool) -> dict[str, Any]:
 def _count(table: QueryTable, numbered: bool) -> int | None:
     if not table.rows or {"pid", "process_name"} & set(table.fields):
         return None
-    if numbered:
+    if numbered and (table.fields or _are_numbers_of_cards(table)):
         return len(table.rows)
     uuids = [c.text for c in table.column("uuid") if c.state == "ok"]
     return len(set(uuids)) or None
 
 
+def _are_numbers_of_cards(table: QueryTable) -> bool:
+    """Tell whether a first column without a title counts cards: 0, 1, 2 ... or beside a UUID."""
+    counted = [r.index for r in table.rows] == list(range(len(table.rows))) and len(table.rows) > 1
+    return counted or any(c.text.startswith("GPU-") for r in table.rows for c in r.cells)
+
+
 def _row_values(table: QueryTable, row: QueryRow) -> dict[str, Any]:
     told: dict[str, Any] = {}
     for field, cell in zip(table.fields, row.cells, strict=True):
-        told[field] = _cell_value(field, cell)
+        told[field] = None if _is_stale(field, row) else _cell_value(field, cell)
     return told
 
 
 def _column_values(table: QueryTable, field: str) -> list[Any]:
-    return [_cell_value(field, c) for c in table.column(field)]
+    return [
+        None if _is_stale(field, row) else _cell_value(field, cell)
+        for row in table.rows
+        if (cell := table.cell(row, field)) is not None
+    ]
+
+
+def _is_stale(field: str, row: QueryRow) -> bool:
+    """Tell a measured number of a card that is lost or waits for a reset: its 0 MiB is not idle."""
+    gone = any(c.state in ("reset_required", "lost") for c in row.cells)
+    return gone and field.startswith(_MEASURED)
 
 
 def _cell_value(field: str, cell: Cell) -> Any:
@@ -217,5 +269,6 @@ def _least_free(table: QueryTable) -> int | None:
         (cell.number, row.index)
         for row in table.rows
         if (cell := table.cell(row, "memory.free")) and cell.number is not None
+        if not _is_stale("memory.free", row)
     ]
     return min(free, key=lambda pair: pair[0])[1] if free else None

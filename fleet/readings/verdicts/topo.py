@@ -2,27 +2,44 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
-from fleet.readings.report import Finding, Report, Severity, verdict_of
-from fleet.readings.topo import PATH_ORDER, Topology, parse_topo
+from fleet.readings.report import Finding, Report, Severity, lead, open_end, verdict_of
+from fleet.readings.text import cut_open_end, has_open_end
+from fleet.readings.topo import PATH_ORDER, Topology, is_whole_line, parse_topo
+from fleet.readings.verdicts.beside import KernelBeside
+
+_LEGEND = re.compile(r"(?m)^ {1,8}(X|NV#|[A-Z]{3,4}) {1,8}= ")
 
 
 def report_topo(text: str) -> Report:
     """Judge one capture; a torn matrix is unknown, never a pass."""
-    topo = parse_topo(text)
-    findings = tuple(_findings(topo))
+    text, torn = cut_open_end(text, is_whole_line)
+    # The tool pads no line behind its last one: what begins with blanks there was cut.
+    is_open = has_open_end(text) or text.endswith((" ", "\t"))
+    cut = torn or (text.count("\n") + 1 if is_open else None)
+    topo, beside = parse_topo(text), KernelBeside(text)
+    findings = (*open_end(cut), *_findings(topo), *beside.findings())
+    is_whole = topo.complete and cut is None and not _is_legend_cut(text)
+    is_good = is_whole and not any(f.id.startswith(("xid", "sxid")) for f in findings)
     return Report(
         kind="topo",
         form="matrix" if topo.columns else ("sentence" if topo.sentences else "none"),
-        complete=topo.complete,
-        verdict=verdict_of(findings, known_good=topo.complete),
-        summary=_summary(topo),
+        complete=is_whole,
+        verdict=verdict_of(findings, known_good=is_good),
+        summary=lead(findings, _summary(topo)),
         findings=findings,
-        values=_values(topo),
-        unread=topo.unread,
+        values=_values(topo) | {"xid_count": beside.xid_count},
+        unread=tuple(sorted({*topo.unread, *topo.other, *([torn] if torn else [])})),
     )
+
+
+def _is_legend_cut(text: str) -> bool:
+    """Tell a legend without its last word; one that somebody shortened to a line is none."""
+    words = _LEGEND.findall(text)
+    return len(words) > 1 and "NV#" not in words
 
 
 def _findings(topo: Topology) -> Iterator[Finding]:
@@ -32,6 +49,10 @@ def _findings(topo: Topology) -> Iterator[Finding]:
     if topo.columns and topo.problems:
         lines = topo.unread or ((topo.header_line,) if topo.header_line else ())
         yield Finding("incomplete", "warn", "; ".join(topo.problems[:6]), lines)
+    own = [r.gpu_numa_id for r in topo.rows if r.gpu_numa_id is not None]
+    if topo.has_gpu_numa_column and topo.complete and not own:
+        text = "GPU NUMA ID is N/A for all cards: their memory is no NUMA node of the host"
+        yield Finding("gpu_numa_none", "info", text)
     far = [g for g in topo.gpus if (near := topo.nearest_nics(g)) and near[0] == "SYS"]
     if far and len(far) == len(topo.gpus):
         what = "the only NIC" if len(topo.nics) == 1 else "any NIC"
@@ -67,16 +88,49 @@ def _values(topo: Topology) -> dict[str, Any]:
         "gpu_count_header": len(topo.gpus),
         "rows_present": len(gpu_rows),
         "nic_count": len(topo.nics),
-        "gpu_gpu": {f"{a}-{b}": word for (a, b), word in pairs.items()},
-        "gpu_nic": _named(topo, topo.gpus),
+        "gpu_gpu": _all_pairs(topo, {f"{a}-{b}": word for (a, b), word in pairs.items()}),
+        "gpu_nic": _with_all(_named(topo, topo.gpus)),
         "nic_nic": {f"{a}-{b}": word for (a, b), word in topo.pairs(topo.nics, topo.nics).items()},
         "nic_names": [topo.nic_name(n) for n in topo.nics],
         "nearest_nic": _nearest(topo),
         "cpu_affinity": {r.name: r.cpu_affinity for r in gpu_rows},
-        "numa_affinity": {r.name: r.numa_affinity for r in gpu_rows},
+        "numa_affinity": _with_runs({r.name: r.numa_affinity for r in gpu_rows}),
         "gpu_numa_id": _own_numa(topo),
         **_shape(topo, set(pairs.values())),
     }
+
+
+def _all_pairs(topo: Topology, pairs: dict[str, str]) -> dict[str, str]:
+    """Add one word for all pairs of more than two cards when they agree: a torn matrix says less."""
+    words = set(pairs.values())
+    if len(pairs) < 2 or len(words) != 1:
+        return pairs
+    return pairs | {"all_offdiag" if topo.complete else "all present": words.pop()}
+
+
+def _with_all(told: dict[str, Any]) -> dict[str, Any]:
+    """Add `all` when more than one device say the same."""
+    first = next(iter(told.values()), None)
+    if len(told) < 2 or first is None or any(word != first for word in told.values()):
+        return dict(told)
+    return told | {"all": first}
+
+
+def _with_runs(told: dict[str, Any]) -> dict[str, Any]:
+    """Add neighbours that say the same as one, as in `GPU0-3`, or `all` when everybody does."""
+    found = _with_all(told)
+    if "all" in found:
+        return found
+    for number in range(len(told)):
+        word = told.get(f"GPU{number}")
+        if word is None or (number and told.get(f"GPU{number - 1}") == word):
+            continue
+        end = number
+        while told.get(f"GPU{end + 1}") == word:
+            end += 1
+        if end > number:
+            found[f"GPU{number}-{end}"] = word
+    return found
 
 
 def _own_numa(topo: Topology) -> dict[str, int | None] | str:

@@ -26,6 +26,15 @@ _STAGES = {
     "api": "api",
     "ready": "ready",
 }
+# Said of the phase in which a start ended, where its name alone says little.
+_PHASE_WORDS = {
+    "load": "weights were being read",
+    "compile": "the model was being compiled",
+    "profile": "memory profiling and warm-up runs, after compilation and before the graph capture",
+    "kv": "the KV cache was being planned",
+    "capture": "graphs were being captured",
+    "warmup": "warm-up after the graph capture",
+}
 _ADVICE = {
     "gpu_not_free": "something else holds the GPU; find it before starting again",
     "kv_too_small": "KV cache too small for max-model-len",
@@ -62,7 +71,7 @@ def report_vllm_log(batches: Iterable[list[bytes]], *, cut: bool = False) -> Rep
         kind="vllm-log",
         form=hints.form,
         # An excerpt counts as whole when it holds the end that decides.
-        complete=(ready or reader.cause is not None) and not cut,
+        complete=(ready or reader.cause is not None) and not _is_error_cut(reader) and not cut,
         verdict=_verdict(reader, ready),
         summary=_summary(reader, ready),
         findings=findings,
@@ -122,6 +131,7 @@ def _findings(reader: PhaseReader, ready: bool) -> Iterator[Finding]:
             severity = "info"
         text = ("follows: " if echo else "") + failure.text[:300]
         yield Finding(failure.kind, severity, text, (failure.line,))  # type: ignore[arg-type]
+    yield from _end_findings(reader)
     listen = reader.facts.words.get("listen", "")
     if "//127." in listen or "//localhost" in listen:
         yield Finding("listens_on_loopback", "warn", f"{listen} is reachable from the node only")
@@ -131,6 +141,29 @@ def _findings(reader: PhaseReader, ready: bool) -> Iterator[Finding]:
     if ready and reader.phase == "api":
         text = "ready by its list of routes; 'Application startup complete' stands on stderr"
         yield Finding("stderr_missing", "info", text)
+
+
+def _end_findings(reader: PhaseReader) -> Iterator[Finding]:
+    """Tell where a start ended, and that its error is missing when only the traceback is there."""
+    cause = reader.cause
+    if cause is None:
+        return
+    stage = cause.stage or reader.stage
+    if stage is not None and phase_rank(stage) < phase_rank("api"):
+        words = _PHASE_WORDS.get(stage)
+        text = f"the last phase of the start in this text is {stage}" + (
+            f": {words}" if words else ""
+        )
+        yield Finding(f"ended_in_{stage}", "info", text, (cause.line,))
+    if _is_error_cut(reader):
+        text = "a traceback is told and its error is not: the cause is missing in this text"
+        yield Finding("error_not_shown", "info", text, (cause.line,))
+
+
+def _is_error_cut(reader: PhaseReader) -> bool:
+    """Whether a failure is known by a sign only, while the traceback behind it has no end."""
+    cause = reader.cause
+    return cause is not None and cause.weight == "sign" and reader.has_traceback
 
 
 def _summary(reader: PhaseReader, ready: bool) -> str:
@@ -188,6 +221,7 @@ def _values(reader: PhaseReader, hints: _Hints, ready: bool) -> dict[str, Any]:
         values["kv_tokens"] = values["gpu_blocks"] * int(values.get("block_size") or 16)
     values["c10d_warnings"] = reader.c10d_warnings
     values["ranks_seen"] = sorted({r for r in reader.speakers.values() if r is not None})
+    values["ranks_with_cuda_error"] = sorted(reader.cuda_error_ranks)
     values["is_follower"] = facts.is_follower
     return values | _failure_values(reader, hints)
 

@@ -19,6 +19,7 @@ from fleet.readings.vllm_log.phases import PHASES, framed_phase, opened_phase, p
 _FAILURES_CAP = 64
 _TEXT_CAP = 400
 _UNREAD_CAP = 200
+_RANKS_CAP = 4096
 _UNKNOWN_LAYOUT = Layout(0, 8, 1, 1, 1)
 _NAME = re.compile(r"\(([A-Za-z_]\w{0,63})")
 _HEADER = re.compile(r"^(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) [\d-]{5} [\d:]{8} \[?[^\]]{1,80}\] ?")
@@ -52,6 +53,8 @@ class PhaseReader:
         self.restarts = 0
         self.refused_connections = 0
         self.shutdown_line: int | None = None
+        self.cuda_error_ranks: set[int] = set()
+        self.has_traceback = False
         self.unread: list[int] = []
         self._layout = layout
         self._begun = phase
@@ -110,6 +113,7 @@ class PhaseReader:
             self.refused_connections += "Connection refused" in message
         if "API server: shutdown triggered" in message and self.shutdown_line is None:
             self.shutdown_line = self.lines
+        self._note_marks(marks, message)
         told = self.facts.take(message, speaker)
         told = self._note_failure(marks, message, speaker) or told
         phase = opened_phase(message)
@@ -119,7 +123,21 @@ class PhaseReader:
             del self.unread[_UNREAD_CAP:]
         if phase is None or message.startswith(_TRACE_TEXTS):
             return ()
-        return self._open(phase, marks.message_at)
+        starts = self.restarts
+        opened = self._open(phase, marks.message_at)
+        if self.restarts > starts:
+            # The line that begins a second start is the first to tell of it.
+            self.facts.take(message, speaker)
+        return opened
+
+    def _note_marks(self, marks: OwnMarks, message: str) -> None:
+        """Note what belongs to a failure without naming it."""
+        if "Traceback (most recent call last)" in message:
+            self.has_traceback = True
+        elif message.startswith("CUDA kernel errors might be") or "CUDA error: " in message:
+            rank = self._rank(marks)
+            if rank is not None and len(self.cuda_error_ranks) < _RANKS_CAP:
+                self.cuda_error_ranks.add(rank)
 
     def _open(self, phase: str, message_at: str | None) -> tuple[Transition, ...]:
         if phase == "config" and phase_rank(self.phase) > phase_rank("rendezvous"):
@@ -128,6 +146,11 @@ class PhaseReader:
             self._failures.clear()
             self._ranks.clear()
             self.shutdown_line = None
+            # What the first start measured says nothing of the second.
+            self.facts = FactTaker()
+            self.cuda_error_ranks.clear()
+            self.has_traceback = False
+            self.failed_core_procs = self.first_error_speaker = self._frame = None
         elif phase_rank(phase) <= phase_rank(self.phase):
             return ()
         opened = Transition(phase, self.lines, message_at)

@@ -1,0 +1,49 @@
+"""Finds what tells that a metrics text is torn in its middle, or holds two scrapes.
+
+A text that is cut between two lines looks whole; only what belongs together can show it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fleet.readings.metrics.exposition import Exposition, Sample
+
+_BUCKET = "_bucket"
+
+
+def without_conflicts(exposition: Exposition) -> tuple[Exposition, tuple[str, ...]]:
+    """Drop each name of which one series stands twice with different values; return those names.
+
+    Two scrapes in one text would otherwise be summed. The whole name goes: a sum over the rest
+    would be a number that nobody measured.
+    """
+    seen: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
+    kept: list[Sample] = []
+    names: dict[str, None] = {}
+    for sample in exposition.samples:
+        key = (sample.series.name, frozenset(sample.series.labels.items()))
+        if key not in seen:
+            seen[key] = sample.value
+            kept.append(sample)
+        elif seen[key] != sample.value and not (sample.value != sample.value != seen[key]):
+            names[sample.series.name] = None
+    samples = tuple(s for s in kept if s.series.name not in names) if names else tuple(kept)
+    return replace(exposition, samples=samples), tuple(names)
+
+
+def broken_histograms(exposition: Exposition) -> tuple[str, ...]:
+    """Return histograms that lack their last bucket or their count for some labels."""
+    last: dict[tuple[str, frozenset[tuple[str, str]]], bool] = {}
+    counts: set[tuple[str, frozenset[tuple[str, str]]]] = set()
+    for sample in exposition.samples:
+        name, labels = sample.series
+        if name.endswith(_BUCKET) and "le" in labels:
+            rest = frozenset((k, v) for k, v in labels.items() if k != "le")
+            key = (name.removesuffix(_BUCKET), rest)
+            last[key] = last.get(key, False) or labels["le"] in ("+Inf", "inf", "+inf")
+        elif name.endswith("_count"):
+            counts.add((name.removesuffix("_count"), frozenset(labels.items())))
+    return tuple(
+        dict.fromkeys(k[0] for k, is_whole in last.items() if not is_whole or k not in counts)
+    )
