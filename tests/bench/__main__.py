@@ -23,12 +23,13 @@ def main() -> int:
     if unknown := sorted(set(chosen) - set(targets)):
         print(f"ONLY={','.join(unknown)}: expected {', '.join(targets)}", file=sys.stderr)
         return 2
-    from tests.bench.ground import open_ground
+    from tests.bench.ground import open_ground, open_servers
 
     rows = []
-    with open_ground() as ground:
+    with open_servers():
         for name in chosen or targets:
-            rows.append(_measure(name, targets[name], ground))
+            with open_ground() as ground:
+                rows.append(_measure(name, targets[name], ground))
             print(_line(rows[-1]), flush=True)
     REPORT.parent.mkdir(parents=True, exist_ok=True)
     REPORT.write_text(json.dumps({"at": time.time(), "targets": rows}, indent=1) + "\n")

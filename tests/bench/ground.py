@@ -1,4 +1,4 @@
-"""The ground that targets share: servers, a migrated database, labs, worker processes; all ended at the end."""
+"""The ground of each target: servers, an empty migrated database, labs, worker processes; all ended at the end."""
 
 import contextlib
 import os
@@ -31,6 +31,7 @@ class Ground:
 
         self._services.start()
         call_command("migrate", interactive=False, verbosity=0)
+        self._stack.callback(_forget_all)
 
     def lab(self, nodes: int):
         """Return a lab with so many nodes. Raises `Skip` when this machine cannot have one."""
@@ -60,9 +61,29 @@ class Ground:
 
 
 @contextlib.contextmanager
-def open_ground() -> Iterator[Ground]:
-    """Give a ground and clear it up, whatever happens."""
+def open_servers() -> Iterator[None]:
+    """Let the targets start Postgres and Valkey, and clear them up, whatever happens."""
     with contextlib.ExitStack() as stack:
         stack.callback(services.session().remove)
         stack.callback(services.session().stop)
+        yield
+
+
+@contextlib.contextmanager
+def open_ground() -> Iterator[Ground]:
+    """Give one target its ground; no process and no row of it is there for the next one."""
+    with contextlib.ExitStack() as stack:
         yield Ground(stack)
+
+
+def _forget_all() -> None:
+    """Empty the database and Redis: what a target left would be measured by the next one."""
+    import redis
+    from django.core.management import call_command
+    from django.db import connections
+
+    # TRUNCATE as the tests do; the record's triggers refuse rows only.
+    call_command("flush", interactive=False, verbosity=0)
+    connections.close_all()
+    with redis.Redis.from_url(os.environ["REDIS_URL"]) as client:
+        client.flushall()
