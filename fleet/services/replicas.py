@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import transaction
 from django.db.models import F
@@ -12,7 +12,7 @@ from django.db.models.functions import Coalesce, Now
 from django.utils.translation import gettext as _
 
 from fleet.doorbell import ring
-from fleet.models import Member, Node, Replica, TrailEntry
+from fleet.models import Member, Node, Pool, Replica, TrailEntry
 from fleet.rules.lifecycles import REPLICA_MOVES
 from fleet.rules.refusals import Conflict
 from fleet.selectors.units import RUNNING
@@ -60,7 +60,7 @@ def replica_move(
 class UnitMove:
     """Where one unit goes and why."""
 
-    replica: Replica
+    replica_id: int
     to: str
     explanation: str
 
@@ -71,26 +71,38 @@ def replicas_move(moves: Iterable[UnitMove], *, actor: Actor, among: Collection[
 
     A unit that somebody moved elsewhere meanwhile stays where it is. Traffic that comes or goes leaves doubts alone.
     """
-    wanted = {move.replica.pk: move for move in moves}
+    wanted = {move.replica_id: move for move in moves}
     rows = Replica.objects.select_for_update().filter(pk__in=wanted, state__in=among)
+    # Plain values: a thousand units cost more to build as objects than to move.
+    values = rows.order_by("pk").values_list("pk", "name", "state", "pool_id")
     going = [
-        (row, wanted[row.pk])
-        for row in rows.order_by("pk")
-        if row.state != wanted[row.pk].to and wanted[row.pk].to in REPLICA_MOVES[row.state]
+        _Going(wanted[pk], name, before, pool_id)
+        for pk, name, before, pool_id in values
+        if before != wanted[pk].to and wanted[pk].to in REPLICA_MOVES[before]
     ]
     if not going:
         return 0
     alike: dict[tuple[str, str], list[int]] = {}
-    for row, move in going:
-        alike.setdefault((move.to, move.explanation), []).append(row.pk)
+    for unit in going:
+        alike.setdefault((unit.move.to, unit.move.explanation), []).append(unit.move.replica_id)
     for (to, explanation), ids in alike.items():
         Replica.objects.filter(pk__in=ids).update(
             state=to, explanation=explanation, state_at=Now(), version=F("version") + 1
         )
-    trail_add_all(_told(row.name, row.state, move.to, actor) for row, move in going)
-    pools = {f"pool-{move.replica.pool.slug}" for _row, move in going}
-    ring(*(f"replica-{row.name}" for row, _move in going), *pools, "fleet")
+    trail_add_all(_told(unit.name, unit.before, unit.move.to, actor) for unit in going)
+    pools = Pool.objects.filter(pk__in={unit.pool_id for unit in going})
+    topics = [f"pool-{slug}" for slug in pools.values_list("slug", flat=True)]
+    ring(*(f"replica-{unit.name}" for unit in going), *topics, "fleet")
     return len(going)
+
+
+class _Going(NamedTuple):
+    """A unit that moves, as it was before."""
+
+    move: UnitMove
+    name: str
+    before: str
+    pool_id: int
 
 
 def _told(name: str, before: str, to: str, actor: Actor) -> TrailEntry:

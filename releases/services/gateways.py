@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.db import transaction
@@ -269,7 +269,7 @@ def units_follow() -> int:
 
     One query when none has to, and a number that does not grow with the units when many have to.
     """
-    to_follow = [endpoint.launch_id for endpoint, _to in _units_to_follow()]
+    to_follow = [follow.launch_id for follow in _units_to_follow()]
     if not to_follow:
         return 0
     held = Launch.objects.select_for_update(of=("self",), skip_locked=True).filter(
@@ -278,27 +278,36 @@ def units_follow() -> int:
     mine = list(held.order_by("pk").values_list("pk", flat=True))
     # Read anew: what was seen before the lock may be of a launch that somebody moved meanwhile.
     moves = [
-        UnitMove(endpoint.launch.replica, to, _unit_words(to, endpoint.seen_weight or 0))
-        for endpoint, to in _units_to_follow(launch__in=mine)
+        UnitMove(follow.replica_id, follow.to, _unit_words(follow.to, follow.weight))
+        for follow in _units_to_follow(launch__in=mine)
     ]
     return replicas_move(moves, actor=rule_actor(ACTOR), among=_FOLLOWS)
 
 
-def _units_to_follow(**only: Any) -> list[tuple[Endpoint, str]]:
-    """Return the endpoints whose unit is not what was read back of it, each with what the unit shall be."""
+class _Follow(NamedTuple):
+    """A unit that is not what was read back of it, and what it shall be."""
+
+    launch_id: int
+    replica_id: int
+    weight: int
+    to: str
+
+
+def _units_to_follow(**only: Any) -> list[_Follow]:
     rows = Endpoint.objects.filter(
         launch__state=launch_rules.READY,
         seen_weight__isnull=False,
         launch__replica__state__in=_FOLLOWS,
         **only,
-    ).select_related("launch__replica__pool")
-    wanted = ((row, _state_of(row)) for row in rows.order_by("pk"))
-    return [(row, to) for row, to in wanted if to != row.launch.replica.state]
-
-
-def _state_of(endpoint: Endpoint) -> str:
-    unit = endpoint.launch.replica
-    return rules.unit_state(endpoint.seen_weight or 0, endpoint.seen_mode, unit.state)
+    ).order_by("pk")
+    seen = rows.values_list(
+        "launch_id", "launch__replica_id", "launch__replica__state", "seen_weight", "seen_mode"
+    )
+    return [
+        _Follow(launch, unit, weight, to)
+        for launch, unit, state, weight, mode in seen
+        if (to := rules.unit_state(weight, mode, state)) != state
+    ]
 
 
 def _unit_words(state: str, weight: int) -> str:

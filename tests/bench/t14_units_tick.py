@@ -117,13 +117,11 @@ def _roll(rollout: Any) -> None:
 
 
 def _read_back(weight: int) -> None:
-    """Let the proxy have told just now that every unit has this weight, while the units are ready without traffic."""
-    from django.db.models.functions import Now
-
+    """Let the proxy have told of every unit that it has this weight, while the units are ready without traffic."""
     from fleet.models import Replica
     from releases.models import Endpoint
 
-    Endpoint.objects.update(seen_weight=weight, seen_mode="ready", seen_at=Now())
+    Endpoint.objects.update(seen_weight=weight, seen_mode="ready")
     Replica.objects.filter(state__in=("serving", "draining")).update(state="ready")
 
 
