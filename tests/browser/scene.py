@@ -222,6 +222,7 @@ def _troubles(nodes: list[Node]) -> None:
         memory_used_mib=None,
         power_w=None,
         temperature_c=None,
+        ecc_uncorrected=None,
     )
     Host.objects.filter(pk=nodes[20].pk).update(reach="suspect", misses=3)
     Node.objects.filter(pk=nodes[44].pk).update(state="registered", probed_at=None)

@@ -154,7 +154,10 @@ def _live(
         gateway=gateway, launch=launch, slot=slot, weight=weight, seen_weight=weight,
         seen_mode="ready", seen_running=3, seen_at=timezone.now(), requests=requests,
     )  # fmt: skip
-    GateRun.objects.create(launch=launch, purpose=f"scene/{launch.pk}", state="passed")
+    ended = timezone.now() - timedelta(minutes=90)
+    GateRun.objects.create(
+        launch=launch, purpose=f"scene/{launch.pk}", state="passed", ended_at=ended
+    )
 
 
 def _signed(rollout: Rollout, wave: Wave | None, facts: dict[str, Any], reason: str) -> None:
