@@ -99,7 +99,7 @@ def _kernel_log(command: Command, since: datetime) -> tuple[str, str]:
     if report.complete and not late:
         return gates.PASSED, ""
     if report.complete:
-        report = read(BytesIO(b"\n".join(late)))
+        report = read(BytesIO(b"".join(line + b"\n" for line in late)))
     verdict = {"pass": gates.PASSED, "fail": gates.FAILED}.get(report.verdict, "unknown")
     return verdict, report.summary
 

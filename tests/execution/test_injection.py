@@ -92,6 +92,7 @@ def test_file_names_and_directories_are_literal(sshd, name):
     start = order_start(host, ["pwd"], payload={"cwd": str(sshd.home / name)})
     carry_out([collect.pk, start.pk])
     assert command_sections(fresh(collect))[path].body == b"found"
+    assert fresh(start).state == states.SUCCEEDED, fresh(start).explanation
     wait_until(lambda: sshd.node.status("s1")["answer"] == "DONE", what="end")
     assert sshd.node.out("s1").decode().rstrip("\n") == str(sshd.home / name).rstrip("\n")
 

@@ -291,7 +291,9 @@ class TestRun:
         ids=["before", "shortly before", "since"],
     )
     def test_only_an_xid_of_the_incidents_window_is_new(self, run, gateway, ago, state):
-        xid = b" NVRM: Xid (PCI:0000:18:00): 79, pid=123, name=python, GPU has fallen off the bus."
+        xid = (
+            b" NVRM: Xid (PCI:0000:18:00): 79, pid=123, name=python, GPU has fallen off the bus.\n"
+        )
         to_step(run, "hardware", gateway)
         command = Command.objects.get(purpose=f"{step(run, 'hardware').purpose}/h100-001")
         assert command.payload["sections"][0]["argv"] == ["dmesg", "--time-format", "iso"]
