@@ -180,8 +180,9 @@
     for (const word of bar.querySelectorAll("[data-socket]")) word.hidden = word.dataset.socket !== state;
     for (const time of bar.querySelectorAll("time[data-fresh]")) time.dataset.at = String(freshAt);
     const last = bar.querySelector("[data-last-event]"), waits = bar.querySelector("[data-waits]");
-    last.hidden = !eventAt;
-    if (eventAt) last.querySelector("[data-since]").dataset.age = new Date(eventAt).toISOString();
+    const since = last.querySelector("[data-since]");
+    if (eventAt) since.dataset.age = new Date(eventAt).toISOString();
+    last.hidden = !eventAt || !since.textContent; // the clock gives it its words within a second
     waits.hidden = waiting.size === 0;
     waits.querySelector("b").textContent = String(waiting.size);
   }
