@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from fleet.readings.line_batches import LineBatches
-from fleet.readings.report import Finding, Report
+from fleet.readings.report import Report, open_end
 from fleet.readings.text import Readable, Rewound, decode, read_capped
 from fleet.readings.verdicts.bench import report_bench
 from fleet.readings.verdicts.fabric import report_fabric
@@ -61,7 +61,6 @@ def _streamed(
         torn = batches.torn_line
         if torn is None:
             return found
-        text = "the text ends inside its last line; a number that it may have cut is not read"
         summary, verdict = found.summary, found.verdict
         if verdict == "pass":
             summary, verdict = f"The text ends inside its last line. {summary}", "unknown"
@@ -70,7 +69,8 @@ def _streamed(
             complete=False,
             verdict=verdict,
             summary=summary,
-            findings=(*found.findings, Finding("torn_end", "info", text, (torn,))),
+            # A log that is still written ends so: it is said, and warns of nothing.
+            findings=(*found.findings, *open_end(torn, "info")),
             unread=tuple(sorted({*found.unread, torn})),
         )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from fleet.readings.text import Readable, iter_line_batches
+from fleet.readings.text import EndWatch, Readable, iter_line_batches
 
 _EARLIER_LINES = 512
 _COMPARED_BYTES = 4096
@@ -27,7 +27,7 @@ class LineBatches:
 
     def __init__(self, stream: Readable, ends: tuple[bytes, ...] = ()) -> None:
         self.torn_line: int | None = None
-        self._stream = _Ending(stream)
+        self._stream = EndWatch(stream)
         self._ends = ends
 
     def __iter__(self) -> Iterator[list[bytes]]:
@@ -35,6 +35,7 @@ class LineBatches:
         earlier: list[bytes] = []
         for batch in iter_line_batches(self._stream):
             lines += len(batch)
+            # What comes once the stream is over had no line feed.
             if self._stream.is_over and not self._is_whole(batch[-1], earlier):
                 self.torn_line = lines
                 batch[-1] = without_half_word(batch[-1])
@@ -49,19 +50,6 @@ class LineBatches:
         if folded.endswith(b"#") or len(line) > _COMPARED_BYTES:
             return False
         return any(folded == _fold(other) for other in earlier)
-
-
-class _Ending:
-    """A stream that remembers whether it is over. The batch that comes then has no line feed."""
-
-    def __init__(self, stream: Readable) -> None:
-        self.is_over = False
-        self._stream = stream
-
-    def read(self, size: int = -1, /) -> bytes:
-        chunk = self._stream.read(size)
-        self.is_over = not chunk
-        return chunk
 
 
 def without_half_word(line: bytes) -> bytes:

@@ -67,11 +67,11 @@ def verdict_of(findings: Iterable[Finding], *, known_good: bool) -> Verdict:
     return "pass" if known_good else "unknown"
 
 
-def open_end(line: int | None) -> Iterator[Finding]:
+def open_end(line: int | None, severity: Severity = "warn") -> Iterator[Finding]:
     """Say that no line feed ends the last line of a text, so that it or more may be missing."""
     if line is not None:
         text = f"line {line} has no line feed at its end: the text may be cut there"
-        yield Finding("open_end", "warn", text, (line,))
+        yield Finding("open_end", severity, text, (line,))
 
 
 def lead(findings: Iterable[Finding], otherwise: str) -> str:

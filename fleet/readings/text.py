@@ -117,17 +117,20 @@ class Rewound:
 
 
 class EndWatch:
-    """Passes a stream on and remembers whether it ended inside a line."""
+    """Passes a stream on and remembers whether it is over, and whether it ended inside a line."""
 
     def __init__(self, stream: Readable) -> None:
         self._stream = stream
         self.is_open = False
+        self.is_over = False
 
     def read(self, size: int = -1, /) -> bytes:
         """Return at most `size` bytes; empty at the end."""
         part = self._stream.read(size)
         if part:
             self.is_open = not part.endswith(b"\n")
+        else:
+            self.is_over = True
         return part
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from fleet.lab import containers
-from tests.browser.web import chromium_path, open_browser, sign_in
-from tests.browser.whole import real_passwords, shows, speak, whole_console
+from tests.browser.web import open_browser, sign_in
+from tests.browser.whole import needs_chromium, real_passwords, shows, speak, whole_console
 from tests.flows.conftest import bare_console, time_scale
 from tests.waiting import wait_until
 
@@ -14,7 +14,7 @@ pytestmark = [
     pytest.mark.browser,
     pytest.mark.lab,
     pytest.mark.django_db(transaction=True),
-    pytest.mark.skipif(chromium_path() is None, reason="no chromium; run `make install` as root"),
+    needs_chromium,
 ]
 
 UNIT = "glm52-r1"

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.browser.web import chromium_path, open_browser, sign_in
-from tests.browser.whole import real_passwords, shows, speak, whole_console
+from tests.browser.web import open_browser, sign_in
+from tests.browser.whole import needs_chromium, real_passwords, shows, speak, whole_console
 from tests.flows.conftest import bare_console, probe_all, time_scale
 from tests.flows.ledger import ledger_of, named_by_the_console
 from tests.flows.pools import PATIENCE_S, serving, serving_pool, serving_unit
@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.django_db(transaction=True),
     needs_haproxy,
     four_nodes,
-    pytest.mark.skipif(chromium_path() is None, reason="no chromium; run `make install` as root"),
+    needs_chromium,
 ]
 LANGUAGES = ["en", "zh-hans"]
 DESK = {"viewport": {"width": 1440, "height": 900}}

@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
-from tests.browser.web import web_server
+from tests.browser.web import chromium_path, web_server
 
 READY_MS = 240_000  # patience with a busy machine
+needs_chromium = pytest.mark.skipif(
+    chromium_path() is None, reason="no chromium; run `make install` as root"
+)
 
 
 @pytest.fixture

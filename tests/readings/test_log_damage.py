@@ -106,9 +106,9 @@ def test_a_line_of_another_encoding_changes_no_value(shared_dir, kind):
     latin = "Gerät läuft, façade à 100 °C\n".encode("latin-1")
     for name, raw in samples(shared_dir, kind):
         one, other = read(kind, raw), read(kind, raw.rstrip(b"\n") + b"\n" + latin)
-        if not any(f.id == "torn_end" for f in one.findings):
+        if not any(f.id == "open_end" for f in one.findings):
             assert known(other.values) == known(one.values), name
-        assert {f.id for f in one.findings} - {"torn_end"} <= {f.id for f in other.findings}, name
+        assert {f.id for f in one.findings} - {"open_end"} <= {f.id for f in other.findings}, name
         assert other.unread, name
 
 
@@ -205,7 +205,7 @@ def test_a_torn_end_is_said_and_takes_the_pass_away():
     assert read("kernel-log", clean).verdict == "pass"
     torn = read("kernel-log", clean + b"[    2.000000] usb 1-1: new dev")
     assert (torn.verdict, torn.complete, torn.unread) == ("unknown", False, (4,))
-    assert [f.id for f in torn.findings] == ["torn_end"]
+    assert [f.id for f in torn.findings] == ["open_end"]
 
 
 def test_every_streamed_kind_is_tested_here():
