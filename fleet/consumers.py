@@ -16,7 +16,7 @@ from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
 
-from fleet.doorbell import group_of, person_group
+from fleet.doorbell import EVERYBODY, group_of, person_group
 from fleet.log_consumer import LogConsumer
 from fleet.selectors.people import may_hear, person_of_session
 from fleet.services.limits import socket_meter
@@ -72,6 +72,13 @@ class PageConsumer(AsyncWebsocketConsumer):
     async def page_ring(self, message: dict[str, Any]) -> None:
         await self._say(message["topic"], message["v"])
 
+    async def page_rings(self, message: dict[str, Any]) -> None:
+        """Hear a ring of more topics than are told one by one."""
+        rung = frozenset(message["topics"])
+        for topic in self.topics:
+            if topic in rung:
+                await self._say(topic, message["v"])
+
     async def person_changed(self, message: dict[str, Any]) -> None:
         await self._recheck()
 
@@ -84,7 +91,7 @@ class PageConsumer(AsyncWebsocketConsumer):
 
     def _groups(self) -> list[str]:
         own = getattr(self, "_own_group", None)
-        return [own, *map(group_of, self.topics)] if own else []
+        return [own, EVERYBODY, *map(group_of, self.topics)] if own else []
 
     async def _keep(self) -> None:
         """Say the server's time now and then, and look again whether the person may still listen."""

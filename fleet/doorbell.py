@@ -18,7 +18,8 @@ from django.db import transaction
 log = logging.getLogger(__name__)
 
 RING_TIMEOUT_S = 2.0
-TOGETHER = 50  # groups that are told at once: a fleet that moves rings a thousand
+MANY = 20  # more topics go to every page in one message, of which each picks its own
+EVERYBODY = "page.everybody"
 
 
 def ring(*topics: str) -> None:
@@ -47,6 +48,9 @@ def group_of(topic: str) -> str:
 
 def _send(topics: tuple[str, ...]) -> None:
     version = time.time_ns() // 1_000_000
+    if len(topics) > MANY:
+        _send_messages([(EVERYBODY, {"type": "page.rings", "topics": topics, "v": version})])
+        return
     _send_messages(
         [(group_of(topic), {"type": "page.ring", "topic": topic, "v": version}) for topic in topics]
     )
@@ -63,6 +67,4 @@ def _send_messages(messages: list[tuple[str, dict[str, Any]]]) -> None:
 async def _send_all(messages: list[tuple[str, dict[str, Any]]]) -> None:
     layer = get_channel_layer()
     async with asyncio.timeout(RING_TIMEOUT_S):
-        for first in range(0, len(messages), TOGETHER):
-            some = messages[first : first + TOGETHER]
-            await asyncio.gather(*(layer.group_send(group, message) for group, message in some))
+        await asyncio.gather(*(layer.group_send(group, message) for group, message in messages))

@@ -5,11 +5,12 @@ Not in charge of sealing (services/seal.py) nor of reading (selectors/trail_page
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import transaction
+from django.db import connection
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
@@ -95,13 +96,41 @@ def trail_add_all(entries: Iterable[TrailEntry]) -> None:
     TrailEntry.objects.bulk_create(list(entries))
 
 
+def trail_add_each(
+    *, actor: Actor, verb: str, object_kind: str, changes: Sequence[tuple[object, Any, Any]]
+) -> None:
+    """Store (object id, before, after) of one verb, a row each, for a thousand objects in a few milliseconds.
+
+    Rows that differ in more, or that need a reason, go through trail_add_all().
+    """
+    _demand_transaction()
+    like = trail_entry(actor=actor, verb=verb, object_kind=object_kind, object_id="")
+    rows = [
+        {"place": place, "id": str(object_id)[:120], "before": before, "after": after}
+        for place, (object_id, before, after) in enumerate(changes)
+    ]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            INSERT INTO fleet_trailentry (at, actor, verb, object_kind, object_id, reason, before, after, source,
+                address, request_id, outcome)
+            SELECT statement_timestamp(), %s, %s, %s, x.id, %s, x.before, x.after, %s, %s, %s, %s
+            FROM jsonb_to_recordset(%s) AS x(place int, id text, before jsonb, after jsonb) ORDER BY x.place
+            """,
+            [
+                like.actor, like.verb, like.object_kind, like.reason, like.source, like.address, like.request_id,
+                like.outcome, json.dumps(rows),
+            ],
+        )  # fmt: skip
+
+
 def needs_reason(verb: str) -> bool:
     """Tell whether an action of this name must carry words of the person."""
     return verb in NAMES_WITH_REASON or verb.rpartition(".")[2] in VERBS_WITH_REASON
 
 
 def _demand_transaction() -> None:
-    if not transaction.get_connection().in_atomic_block:
+    if not connection.in_atomic_block:
         raise RuntimeError(
             "the trail is written in the transaction of its change, and none is open"
         )

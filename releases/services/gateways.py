@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import logging
 from datetime import timedelta
-from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from fleet.doorbell import ring
@@ -24,7 +24,7 @@ from fleet.rules.message import said, say
 from fleet.services.replicas import UnitMove, replicas_move
 from fleet.services.trail import Actor, rule_actor, trail_add
 from releases.gateways.haproxy import SHARE_MAP
-from releases.models import Endpoint, Gateway, Launch
+from releases.models import Gateway, Launch
 from releases.rules import gateway as rules
 from releases.rules import launch as launch_rules
 from releases.selectors.gateways import gateway_routes, is_fresh, reading_of
@@ -269,42 +269,25 @@ def units_follow() -> int:
 
     One query when none has to, and a number that does not grow with the units when many have to.
     """
-    to_follow = [follow.launch_id for follow in _units_to_follow()]
-    if not to_follow:
+    seen = [launch for launch, _ in _units_to_follow(Launch.objects.all())]
+    if not seen:
         return 0
-    held = Launch.objects.select_for_update(of=("self",), skip_locked=True).filter(
-        pk__in=to_follow, state=launch_rules.READY
-    )
-    mine = list(held.order_by("pk").values_list("pk", flat=True))
-    # Read anew: what was seen before the lock may be of a launch that somebody moved meanwhile.
-    moves = [
-        UnitMove(follow.replica_id, follow.to, _unit_words(follow.to, follow.weight))
-        for follow in _units_to_follow(launch__in=mine)
-    ]
+    # Read anew under the lock: what was seen before it may be of a launch that somebody moved meanwhile.
+    held = Launch.objects.filter(pk__in=seen).select_for_update(of=("self",), skip_locked=True)
+    moves = [move for _, move in _units_to_follow(held)]
     return replicas_move(moves, actor=rule_actor(ACTOR), among=_FOLLOWS)
 
 
-class _Follow(NamedTuple):
-    """A unit that is not what was read back of it, and what it shall be."""
-
-    launch_id: int
-    replica_id: int
-    weight: int
-    to: str
-
-
-def _units_to_follow(**only: Any) -> list[_Follow]:
-    rows = Endpoint.objects.filter(
-        launch__state=launch_rules.READY,
-        seen_weight__isnull=False,
-        launch__replica__state__in=_FOLLOWS,
-        **only,
+def _units_to_follow(launches: QuerySet[Launch]) -> list[tuple[int, UnitMove]]:
+    """Return (launch id, move) of units of ready launches that are not what was read back of them."""
+    rows = launches.filter(
+        state=launch_rules.READY, endpoint__seen_weight__isnull=False, replica__state__in=_FOLLOWS
     ).order_by("pk")
     seen = rows.values_list(
-        "launch_id", "launch__replica_id", "launch__replica__state", "seen_weight", "seen_mode"
+        "pk", "replica_id", "replica__state", "endpoint__seen_weight", "endpoint__seen_mode"
     )
     return [
-        _Follow(launch, unit, weight, to)
+        (launch, UnitMove(unit, to, _unit_words(to, weight)))
         for launch, unit, state, weight, mode in seen
         if (to := rules.unit_state(weight, mode, state)) != state
     ]

@@ -31,7 +31,13 @@ from releases.services.rollout_facts import (
 
 def waves_of(rollout: Rollout) -> list[Wave]:
     """Return the waves in their order, with what the snapshot needs of them."""
-    return list(rollout.waves.select_related("replica__pool", "old_release").order_by("number"))
+    # Their old releases are few and their pool is one: neither is built a thousand times.
+    rows = rollout.waves.select_related("replica").prefetch_related("old_release")
+    waves = list(rows.order_by("number"))
+    for wave in waves:
+        if wave.replica is not None:
+            wave.replica.pool = rollout.pool
+    return waves
 
 
 def rollout_seen(rollout: Rollout, waves: list[Wave], fired: str) -> rules.RolloutSeen:
@@ -152,20 +158,16 @@ def requests_of(wave: Wave) -> int | None:
 
 
 def _units(rollout: Rollout, waves: list[Wave]) -> dict[int, UnitSeen]:
-    ids = [wave.replica_id for wave in waves if wave.replica_id]
-    live = {
-        launch.replica_id: launch
-        for launch in Launch.objects.filter(replica__in=ids, state__in=Launch.LIVE).select_related(
-            "release", "endpoint"
-        )
+    movable = {wave.number: wave for wave in _movable(waves)}
+    ids = [wave.replica_id for wave in movable.values() if wave.replica_id]
+    launches = Launch.objects.filter(replica__in=ids, state__in=Launch.LIVE)
+    live = {one.replica_id: one for one in launches.select_related("release", "endpoint")}
+    away = _away(ids)
+    seen = {
+        number: _unit(rollout, wave, live.get(wave.replica_id), wave.replica_id not in away)
+        for number, wave in movable.items()
     }
-    away, movable = _away(ids), _movable(waves)
-    return {
-        wave.number: _unit(rollout, wave, live.get(wave.replica_id), wave.replica_id not in away)
-        if wave in movable
-        else UnitSeen()
-        for wave in waves
-    }
+    return {wave.number: seen.get(wave.number, UnitSeen()) for wave in waves}
 
 
 def _movable(waves: list[Wave]) -> list[Wave]:

@@ -16,6 +16,7 @@ from tests.bench.ground import Ground
 from tests.bench.targets import Outcome, Seconds, interleave, target
 
 SIZES = (10, 100, 1000)
+TEN_TIMES = 10_000
 TICK_S, NEED = 0.050, 8.0
 
 
@@ -31,6 +32,9 @@ def units_tick(ground: Ground) -> Outcome:
     rolls = sorted(_timed(lambda: _roll(rollout)) for _ in range(5))
     mine, theirs = interleave(lambda: _moved(_follow), lambda: _moved(_one_by_one))
     ratio = theirs / mine
+    idle = sorted(_timed(_follow) for _ in range(5))[2]
+    _pool_in_rollout(TEN_TIMES)
+    ten_times = sorted(_moved(_follow) for _ in range(3))[1]
     return Outcome(
         is_met=len(moving) == len(rolling) == 1 and ratio >= NEED,
         values={
@@ -39,6 +43,8 @@ def units_tick(ground: Ground) -> Outcome:
             "ours": Seconds(mine),
             "peer": Seconds(theirs),
             "aim": Seconds(TICK_S),
+            "idle": Seconds(idle),
+            "units_10000": Seconds(ten_times),
             "queries": "/".join(map(str, sorted(moving))),
             "rollout_tick": Seconds(rolls[2]),
             "rollout_queries": "/".join(map(str, sorted(rolling))),

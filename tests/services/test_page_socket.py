@@ -68,6 +68,17 @@ async def test_it_hears_a_ring_after_the_commit_with_topic_and_version_only():
     await page.disconnect()
 
 
+async def test_a_ring_of_a_whole_fleet_is_heard_by_the_pages_of_its_topics_alone():
+    page = await opened(socket(*await person("chen")))
+    other = await opened(socket(*await person("yin", "viewer"), topics="incidents"))
+    await ring_in_transaction(*(f"replica-glm52-{number}" for number in range(1000)), "fleet")
+    assert (await page.receive())["topic"] == "fleet"
+    assert await page.receive_nothing(timeout=0.2)
+    assert await other.receive_nothing()
+    await page.disconnect()
+    await other.disconnect()
+
+
 async def test_a_rolled_back_change_rings_nothing():
     page = await opened(socket(*await person("chen")))
 
