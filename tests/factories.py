@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.contrib.auth import get_user_model
+from django.utils import timezone
 
 from fleet.execution.models import Command, Host
-from fleet.models import Hold, Leaf, Member, Node, Pool, Rack, Replica, RoleGrant
+from fleet.models import Fact, Hold, Leaf, Member, Node, Pool, Rack, Replica, RoleGrant
 from fleet.services.trail import Actor
 
 ROLES = {"ana": "operator", "bo": "approver", "chen": "viewer", "dana": "admin"}
@@ -61,6 +62,20 @@ def make_node(
     rack, _ = Rack.objects.get_or_create(name="R01", defaults={"leaf": leaf})
     defaults = {"rack": rack, "node_class": "hgx-h100-roce", "state": Node.State.READY}
     return Node.objects.create(host=on or make_host(name, **(host or {})), **{**defaults, **fields})
+
+
+def let_know(node: Node, *revisions: str, topo: str = "eight equal cards") -> Node:
+    """Let a probe have read of a node its topology and which model directories (slug/revision) it holds."""
+    values = {
+        "topo": {"rows": topo},
+        "models": [{"directory": f"{node.model_root}/{name}"} for name in revisions],
+    }
+    now = timezone.now()
+    Fact.objects.bulk_create(
+        Fact(node=node, key=key, value=value, observed_at=now, expires_at=now + timedelta(days=1))
+        for key, value in values.items()
+    )
+    return node
 
 
 def make_nodes(count: int, **fields: Any) -> list[Node]:

@@ -16,7 +16,15 @@ from releases.services.launch_effects import purpose_of
 from releases.services.rollout_tick import rollout_advance
 from releases.services.rollouts import rollout_create, rollout_start, rollout_submit, wave_ask
 from tests.browser.scene import CONTENT
-from tests.factories import make_actor, make_host, make_node, make_person, make_pool, make_replica
+from tests.factories import (
+    let_know,
+    make_actor,
+    make_host,
+    make_node,
+    make_person,
+    make_pool,
+    make_replica,
+)
 from tests.traffic import give
 
 FAST = {"canary_weights": [25], "wave_weights": [10, 100], "observe_s": 0, "min_requests": 5}
@@ -130,7 +138,8 @@ def make_release(pool: Pool, title: str, state: str = "reviewed") -> Release:
 
 
 def _node(number: int) -> Node:
-    return make_node(f"h100-{number:03d}")
+    model = CONTENT["model"]
+    return let_know(make_node(f"h100-{number:03d}"), f"{model['slug']}/{model['revision']}")
 
 
 def serve(world: World, unit: Replica) -> Launch:

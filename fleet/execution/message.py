@@ -6,7 +6,7 @@ such a sentence. Plain text (older rows, words of a node) passes through unchang
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 _SEPARATOR = "\x1f"
 # Anything else after a percent sign is no sentence of ours: a width of a forged one could fill the memory.
@@ -18,6 +18,15 @@ def say(pattern: str, **params: object) -> str:
     if not params:
         return pattern
     return f"{pattern}{_SEPARATOR}{json.dumps(params, ensure_ascii=False, default=str)}"
+
+
+def say_all(sentences: Sequence[str]) -> str:
+    """Encode several sentences as one that says them one after the other, each in the reader's language."""
+    if len(sentences) < 2:
+        return "".join(sentences)
+    names = [f"s{number}" for number in range(len(sentences))]
+    pattern = " ".join(f"%({name})s" for name in names)
+    return say(pattern, **dict(zip(names, sentences, strict=True)))
 
 
 def said(text: str, translate: Callable[[str], str] = str) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+from fleet.execution.message import SentenceError, say_all
 
 
 class Refused(Exception):
@@ -45,3 +48,11 @@ class TooMany(Refused):
     """More starts than a person may ask for in a minute."""
 
     status = 429
+
+
+class RefusedFor(SentenceError):
+    """A refusal with several reasons, each a stored sentence for the person who asked."""
+
+    def __init__(self, reasons: Sequence[str]) -> None:
+        super().__init__(say_all(reasons))
+        self.reasons = list(reasons)

@@ -1,55 +1,194 @@
-"""Which spare nodes a unit may take: whole, on one leaf, and never below the floor where that holds. Pure.
+"""Which spare nodes a unit may take: whole, on one leaf, of one layout, and never below the floor where that holds.
 
-Source: MISSION (spare floor, law 4), manual A 3.3 (both stages on one leaf).
+Pure. A refusal names each constraint that stands in the way and the nearest nodes that would do without it.
+Source: MISSION 4 and law 4 (spare floor), manual A 3.3 (one NVSwitch node a TP group, both stages on one leaf with
+the same rails and the same GPU/NIC/NUMA map, spares spread over leaves, pools apart).
 """
 
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
 
 from fleet.rules.message import say
+from fleet.rules.nodeset import fold_nodeset
+
+_ACROSS = 2  # a pair over two leaves is farther away than one whose node has one thing against it
 
 
 @dataclass(frozen=True)
 class SpareSeen:
-    """A node without a unit. `refusal`: why it may not be used, empty when it may."""
+    """A node without a unit.
+
+    `refusals`: why it may not be used at all. `layout`: which cards, NICs and NUMA nodes hang together, as a digest.
+    `revisions`: model directories that it holds verified. None of either: not read, or too long ago.
+    """
 
     name: str
     leaf: int
-    refusal: str = ""
+    refusals: tuple[str, ...] = ()
+    layout: str | None = None
+    revisions: frozenset[str] | None = None
+
+
+def layout_of(topo: Any) -> str | None:
+    """Return a digest of what hangs where on a node from its `topo` fact; None when it was not read.
+
+    Equal digests: the same links between cards, the same NIC and the same NUMA node beside each card.
+    """
+    if not topo:
+        return None
+    return sha256(json.dumps(topo, sort_keys=True).encode()).hexdigest()
+
+
+def revisions_of(models: Any, model_root: str) -> frozenset[str] | None:
+    """Return the verified model directories (slug/revision) of a node from its `models` fact; None: not read."""
+    if models is None:
+        return None
+    head = model_root.rstrip("/") + "/"
+    found = (str(row["directory"]) for row in models)
+    return frozenset(path.removeprefix(head) for path in found if path.startswith(head))
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """How many nodes, the model directory (slug/revision) that each must hold, usable spares that must stay, and
+    names that are not taken."""
+
+    count: int
+    revision: str = ""
+    floor: int = 0
+    exclude: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Names of the chosen nodes, or why there are none."""
+    """Names of the chosen nodes; or none, each constraint that is not met, and the nearest alternative last."""
 
     nodes: tuple[str, ...]
-    refusal: str = ""
+    refusals: tuple[str, ...] = ()
 
 
-def choose_spares(
-    spares: tuple[SpareSeen, ...],
-    count: int,
-    *,
-    floor: int = 0,
-    exclude: frozenset[str] = frozenset(),
-) -> Choice:
-    """Choose `count` spares of one leaf, from the leaf that has most of them. `floor`: usable spares that must stay."""
-    usable = [one for one in spares if not one.refusal and one.name not in exclude]
-    if len(usable) - count < floor:
-        return Choice(
-            (),
-            say(
-                "%(usable)s spares can be used, %(count)s are needed and %(floor)s must stay.",
-                usable=len(usable),
-                count=count,
-                floor=floor,
-            ),
-        )
-    by_leaf: dict[int, list[str]] = {}
-    for one in usable:
-        by_leaf.setdefault(one.leaf, []).append(one.name)
-    fitting = sorted(
-        (-len(names), leaf, sorted(names)) for leaf, names in by_leaf.items() if len(names) >= count
+def choose_spares(spares: Iterable[SpareSeen], wanted: Wanted) -> Choice:
+    """Choose nodes of one leaf and one layout, from the leaf that has most of them, so that the rest stay spread."""
+    offered = sorted(
+        (one for one in spares if one.name not in wanted.exclude), key=lambda one: one.name
     )
-    if not fitting:
-        return Choice((), say("No leaf has %(count)s spares that can be used.", count=count))
-    return Choice(tuple(fitting[0][2][:count]))
+    against = {one.name: _against(one, wanted) for one in offered}
+    fitting = [one for one in offered if not against[one.name]]
+    groups = _groups(fitting, wanted)
+    whole = [group for group in groups if len(group) >= wanted.count]
+    # What must stay is counted in nodes that could take work, whatever revision they hold.
+    usable = sum(not one.refusals for one in offered)
+    if whole and usable - wanted.count >= wanted.floor:
+        return Choice(tuple(one.name for one in whole[0][: wanted.count]))
+    unmet = [*_floor(usable, wanted), *_said(offered, against)]
+    if not whole:
+        unmet.append(_scattered(groups, wanted))
+    return Choice((), (*unmet, *_nearest(offered, against, wanted)))
+
+
+def _against(one: SpareSeen, wanted: Wanted) -> list[str]:
+    """What stands against one node, each a sentence that names it."""
+    found = list(one.refusals)
+    if wanted.revision and one.revisions is None:
+        found.append(
+            say("%(node)s: its models were not read; probe it.", node=one.name),
+        )
+    elif wanted.revision and wanted.revision not in (one.revisions or ()):
+        found.append(lacks(one.name, wanted.revision))
+    if wanted.count > 1 and one.layout is None:
+        found.append(say("%(node)s: its topology was not read; probe it.", node=one.name))
+    return found
+
+
+def lacks(node: str, revision: str) -> str:
+    """Say that a node does not hold a revision."""
+    return say(
+        "%(node)s does not hold %(revision)s; distribute it first.", node=node, revision=revision
+    )
+
+
+def _groups(fitting: list[SpareSeen], wanted: Wanted) -> list[list[SpareSeen]]:
+    """Nodes that may stand in one unit: of one leaf, and of one layout where there are several. Largest first."""
+    groups: defaultdict[tuple[int, str], list[SpareSeen]] = defaultdict(list)
+    for one in fitting:
+        groups[one.leaf, (one.layout or "") if wanted.count > 1 else ""].append(one)
+    return [groups[key] for key in sorted(groups, key=lambda key: (-len(groups[key]), key))]
+
+
+def _floor(usable: int, wanted: Wanted) -> list[str]:
+    if usable - wanted.count >= wanted.floor:
+        return []
+    return [
+        say(
+            "%(usable)s spares can be used, %(count)s are needed and %(floor)s must stay.",
+            usable=usable,
+            count=wanted.count,
+            floor=wanted.floor,
+        )
+    ]
+
+
+def _said(offered: list[SpareSeen], against: dict[str, list[str]]) -> list[str]:
+    return [sentence for one in offered for sentence in against[one.name]]
+
+
+def _scattered(groups: list[list[SpareSeen]], wanted: Wanted) -> str:
+    if not groups:
+        return say("No spare can be used; %(count)s are needed.", count=wanted.count)
+    return say(
+        "No leaf has %(count)s spares of one layout that can be used; there are %(found)s.",
+        count=wanted.count,
+        found=", ".join(_group_words(group) for group in groups),
+    )
+
+
+def _group_words(group: list[SpareSeen]) -> str:
+    return f"{fold_nodeset(one.name for one in group)} (leaf {group[0].leaf})"
+
+
+def _nearest(
+    offered: list[SpareSeen], against: dict[str, list[str]], wanted: Wanted
+) -> Iterable[str]:
+    """Name the nodes that would do if the least were mended: of one leaf, or of several when that is nearer."""
+    leaves: defaultdict[int, list[SpareSeen]] = defaultdict(list)
+    easiest = sorted(offered, key=lambda one: (len(against[one.name]), one.name))
+    for one in easiest:
+        leaves[one.leaf].append(one)
+    sets = [nodes[: wanted.count] for nodes in leaves.values() if len(nodes) >= wanted.count]
+    if len(leaves) > 1 and len(easiest) >= wanted.count > 1:
+        sets.append(easiest[: wanted.count])
+    if not sets:
+        return
+    best = min(sets, key=lambda nodes: (_distance(nodes, against), nodes[0].name))
+    names = fold_nodeset(one.name for one in best)
+    missing = sum(len(against[one.name]) for one in best)
+    numbers = sorted({one.leaf for one in best})
+    if len(numbers) > 1:
+        yield say(
+            "Nearest: %(nodes)s, but on leaves %(leaves)s.",
+            nodes=names,
+            leaves=", ".join(map(str, numbers)),
+        )
+    elif missing:
+        yield say(
+            "Nearest: %(nodes)s on leaf %(leaf)s, once what is said of them is mended.",
+            nodes=names,
+            leaf=numbers[0],
+        )
+    elif len({one.layout for one in best}) > 1:
+        yield say(
+            "Nearest: %(nodes)s on leaf %(leaf)s, but their topologies differ.",
+            nodes=names,
+            leaf=numbers[0],
+        )
+
+
+def _distance(nodes: list[SpareSeen], against: dict[str, list[str]]) -> int:
+    is_across = len({one.leaf for one in nodes}) > 1
+    return sum(len(against[one.name]) for one in nodes) + _ACROSS * is_across

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models.functions import Now
 from django.utils.translation import gettext as _
 
 from fleet.execution.models import Host
-from fleet.models import Hold, Node
+from fleet.models import Fact, Hold, Node
 from fleet.rules.nodeset import ALL, NodesetError, parse_nodeset
 from fleet.rules.refusals import Refused
 
@@ -40,3 +44,20 @@ def placeable() -> QuerySet[Node]:
         host__reach=Host.Reach.OK,
         host__key_state=Host.Key.PINNED,
     )
+
+
+def live_holds(nodes: Iterable[Node]) -> dict[int, list[Hold]]:
+    """Return node id -> its live holds in the order they came, for all of these nodes with one query."""
+    found: dict[int, list[Hold]] = {node.pk: [] for node in nodes}
+    for hold in Hold.objects.filter(node__in=found, lifted_at=None).order_by("created_at"):
+        found[hold.node_id].append(hold)
+    return found
+
+
+def facts_of(nodes: Iterable[Node], keys: Iterable[str]) -> dict[int, dict[str, Any]]:
+    """Return node id -> key -> value of facts that were read and have not expired, with one query."""
+    found: dict[int, dict[str, Any]] = {node.pk: {} for node in nodes}
+    rows = Fact.objects.filter(node__in=found, key__in=list(keys), expires_at__gt=Now(), problem="")
+    for node_id, key, value in rows.values_list("node_id", "key", "value"):
+        found[node_id][key] = value
+    return found

@@ -78,7 +78,7 @@ def _gate_begin(launch: Launch) -> str:
             launch=launch, purpose=f"{_purpose_head(launch)}{_tries(launch) + 1}", actor=_RULE
         )
     except GateRefused as refusal:
-        return refusal.reasons[0]
+        return refusal.sentence
     return ""
 
 

@@ -16,6 +16,7 @@ from django.utils import timezone
 from fleet.doorbell import ring
 from fleet.execution.faults import fault_point
 from fleet.rules.message import say
+from fleet.rules.refusals import RefusedFor
 from fleet.services.trail import Actor, rule_actor, trail_add
 from releases.models import GateRow, GateRun, Launch
 from releases.rules import gates as rules
@@ -29,12 +30,8 @@ LIVE = (GateRun.State.QUEUED, GateRun.State.RUNNING)
 TOPIC = "gates"  # of the list of runs
 
 
-class GateRefused(Exception):
+class GateRefused(RefusedFor):
     """The gate run may not be started; `reasons` are sentences for the person who asked."""
-
-    def __init__(self, reasons: list[str]) -> None:
-        super().__init__("; ".join(reasons))
-        self.reasons = reasons
 
 
 @transaction.atomic

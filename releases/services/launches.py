@@ -1,5 +1,6 @@
 """Asking for a launch and for its end. What happens in between is decided tick by tick (launch_tick.py)."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,8 +10,11 @@ from django.db.models import F
 from fleet.doorbell import ring
 from fleet.execution.faults import fault_point
 from fleet.execution.models import Host
-from fleet.models import Member, Node, Replica
+from fleet.models import Hold, Member, Node, Replica
 from fleet.rules.message import say
+from fleet.rules.refusals import RefusedFor
+from fleet.rules.spares import lacks, revisions_of
+from fleet.selectors.nodes import facts_of, live_holds
 from fleet.services.holds import owner_word
 from fleet.services.replicas import members_reserve, replica_move
 from fleet.services.trail import Actor, trail_add
@@ -29,12 +33,8 @@ LAUNCHABLE = {
 }
 
 
-class LaunchRefused(Exception):
+class LaunchRefused(RefusedFor):
     """The launch may not be made; `reasons` are sentences for the person who asked."""
-
-    def __init__(self, reasons: list[str]) -> None:
-        super().__init__("; ".join(reasons))
-        self.reasons = reasons
 
 
 @dataclass(frozen=True)
@@ -182,8 +182,13 @@ def _stop_when_drained(launch: Launch, reason: str, actor: Actor) -> Launch:
     return launch
 
 
-def node_refusals(node: Node) -> list[str]:
-    """Say why a node may not take part in a launch now; unknown counts as no (P28)."""
+def revision_of(content: dict[str, Any]) -> str:
+    """Return the model directory of a release below a node's model root: slug/revision."""
+    return f"{content['model']['slug']}/{content['model']['revision']}"
+
+
+def node_refusals(node: Node, holds: Iterable[Hold]) -> list[str]:
+    """Say why a node with these live holds may not take part in a launch now; unknown counts as no (P28)."""
     host: Host = node.host
     reasons = []
     if node.state != Node.State.READY:
@@ -194,7 +199,7 @@ def node_refusals(node: Node) -> list[str]:
                 state=node.state,
             )
         )
-    for hold in node.holds.filter(lifted_at=None):
+    for hold in holds:
         reasons.append(
             say(
                 "%(node)s is held by %(owner)s: %(reason)s",
@@ -231,10 +236,27 @@ def _members(replica: Replica) -> list[Member]:
 
 
 def _place_refusals(replica: Replica, release: Release, members: list[Member]) -> list[str]:
+    held = live_holds([member.node for member in members])
     return [
         *_release_refusals(replica, release),
         *_shape_refusals(release, members),
-        *(reason for member in members for reason in node_refusals(member.node)),
+        *(
+            reason
+            for member in members
+            for reason in node_refusals(member.node, held[member.node_id])
+        ),
+        *_revision_refusals(release, [member.node for member in members]),
+    ]
+
+
+def _revision_refusals(release: Release, nodes: list[Node]) -> list[str]:
+    """Name the nodes that were seen without the revision; where it is not known the preflight looks."""
+    read, wanted = facts_of(nodes, ("models",)), revision_of(release.content)
+    return [
+        lacks(node.name, wanted)
+        for node in nodes
+        if (found := revisions_of(read[node.pk].get("models"), node.model_root)) is not None
+        and wanted not in found
     ]
 
 

@@ -9,7 +9,7 @@ from django.db import DatabaseError, transaction
 from django.utils import timezone
 
 from fleet.execution.faults import fault_point
-from fleet.rules.message import say
+from fleet.rules.message import say, say_all
 from fleet.services.trail import rule_actor
 from releases.models import Rollout, Wave
 from releases.rules import rollout as rules
@@ -150,7 +150,7 @@ def _served(rollout: Rollout, wave: Wave, to: str) -> None:
 
 
 def _refused(wave: Wave, reasons: tuple[str, ...]) -> str:
-    return say("Wave %(n)s waits: %(why)s", n=wave.number, why=reasons[0])
+    return say("Wave %(n)s waits: %(why)s", n=wave.number, why=say_all(reasons))
 
 
 def _stay(rollout: Rollout, wave: Wave, what: WaveMove) -> bool:

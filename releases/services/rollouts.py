@@ -12,6 +12,7 @@ from django.utils import timezone
 from fleet.execution.message import sentence_in
 from fleet.models import Pool, Replica
 from fleet.rules.message import say
+from fleet.rules.refusals import RefusedFor
 from fleet.services.trail import Actor, rule_actor, trail_add
 from releases.models import Approval, Gateway, Launch, Release, Rollout, Wave
 from releases.rules import rollout as rules
@@ -45,12 +46,8 @@ _TOO_OLD = say("This request is older than 24 hours. Let it be asked anew.")
 _MOVED = say("The facts moved after this was asked. Let it be asked anew.")
 
 
-class RolloutRefused(Exception):
+class RolloutRefused(RefusedFor):
     """The rollout may not do this; `reasons` are sentences for the person who asked."""
-
-    def __init__(self, reasons: list[str] | tuple[str, ...]) -> None:
-        super().__init__("; ".join(reasons))
-        self.reasons = list(reasons)
 
 
 @transaction.atomic

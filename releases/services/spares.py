@@ -3,8 +3,6 @@
 The floor holds for rollouts only: a unit that lost its nodes may take the last spares.
 """
 
-from collections.abc import Iterable
-
 from django.db import transaction
 from django.db.models import F, QuerySet
 from django.db.models.functions import Now
@@ -12,18 +10,16 @@ from django.db.models.functions import Now
 from fleet.doorbell import ring
 from fleet.models import Member, Node, Pool, Replica
 from fleet.rules.message import say
-from fleet.rules.spares import SpareSeen, choose_spares
+from fleet.rules.refusals import RefusedFor
+from fleet.rules.spares import SpareSeen, Wanted, choose_spares, layout_of, revisions_of
+from fleet.selectors.nodes import facts_of, live_holds
 from fleet.services.trail import Actor, trail_add
 from releases.models import Launch, Release
-from releases.services.launches import node_refusals
+from releases.services.launches import node_refusals, revision_of
 
 
-class SparesRefused(Exception):
+class SparesRefused(RefusedFor):
     """No spare nodes are taken or given back; `reasons` are sentences."""
-
-    def __init__(self, reasons: list[str]) -> None:
-        super().__init__("; ".join(reasons))
-        self.reasons = reasons
 
 
 def spare_floor() -> int:
@@ -33,7 +29,7 @@ def spare_floor() -> int:
 
 def spares_usable() -> int:
     """Count the nodes without a unit that may take work now; a node of which something is unknown is none."""
-    return sum(1 for one in _seen(_spare_nodes()) if not one.refusal)
+    return sum(1 for one in _seen(list(_spare_nodes())) if not one.refusals)
 
 
 @transaction.atomic
@@ -46,7 +42,8 @@ def canary_create(*, pool: Pool, release: Release, name: str, actor: Actor) -> R
     nodes = _locked_spares(_spare_nodes())
     if found := Replica.objects.filter(name=name, is_canary=True).first():
         return found
-    chosen = _chosen(nodes, count, floor=spare_floor())
+    wanted = Wanted(count, revision_of(release.content), floor=spare_floor())
+    chosen = _chosen(nodes, wanted)
     replica = Replica.objects.create(
         name=name,
         pool=pool,
@@ -71,7 +68,15 @@ def unit_to_spares(*, replica: Replica, exclude: frozenset[str], actor: Actor) -
         Replica.objects.select_for_update(of=("self",)).select_related("pool").get(pk=replica.pk)
     )
     _demand_idle(replica)
-    chosen = _chosen(nodes, len(before) or replica.pool.unit_nodes, exclude=exclude)
+    last = Launch.objects.filter(replica=replica).order_by("-pk").select_related("release").first()
+    chosen = _chosen(
+        nodes,
+        Wanted(
+            count=len(before) or replica.pool.unit_nodes,
+            revision=revision_of(last.release.content) if last else "",
+            exclude=exclude,
+        ),
+    )
     own.update(released_at=Now())
     _seat(replica, chosen)
     _tell(replica, "replica.to_spares", actor, [member.node for member in before], chosen)
@@ -113,19 +118,26 @@ def _locked_spares(wanted: QuerySet[Node]) -> list[Node]:
     return list(_spare_nodes().filter(pk__in=locked).order_by("pk"))
 
 
-def _seen(nodes: Iterable[Node]) -> tuple[SpareSeen, ...]:
+def _seen(nodes: list[Node]) -> tuple[SpareSeen, ...]:
+    """Gather what placement must know of nodes; a constant number of queries."""
+    held = live_holds(nodes)
+    read = facts_of(nodes, ("topo", "models"))
     return tuple(
-        SpareSeen(node.name, node.rack.leaf.number, next(iter(node_refusals(node)), ""))
+        SpareSeen(
+            node.name,
+            node.rack.leaf.number,
+            tuple(node_refusals(node, held[node.pk])),
+            layout_of(read[node.pk].get("topo")),
+            revisions_of(read[node.pk].get("models"), node.model_root),
+        )
         for node in nodes
     )
 
 
-def _chosen(
-    nodes: list[Node], count: int, *, floor: int = 0, exclude: frozenset[str] = frozenset()
-) -> list[Node]:
-    choice = choose_spares(_seen(nodes), count, floor=floor, exclude=exclude)
-    if choice.refusal:
-        raise SparesRefused([choice.refusal])
+def _chosen(nodes: list[Node], wanted: Wanted) -> list[Node]:
+    choice = choose_spares(_seen(nodes), wanted)
+    if choice.refusals:
+        raise SparesRefused(list(choice.refusals))
     by_name = {node.name: node for node in nodes}
     return [by_name[name] for name in choice.nodes]
 

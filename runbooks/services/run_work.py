@@ -87,9 +87,4 @@ def _refused(step: RunStep, error: Exception) -> Outcome:
     if not hasattr(error, "reasons") and not hasattr(error, "status"):
         raise error
     step.refresh_from_db()  # what it noted before it was refused is undone
-    return failed(_refusal(error))
-
-
-def _refusal(error: Exception) -> str:
-    reasons = getattr(error, "reasons", None)
-    return " ".join(reasons) if reasons and len(reasons) == 1 else sentence_in(error)
+    return failed(sentence_in(error))

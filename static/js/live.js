@@ -33,9 +33,18 @@
   // -- putting it in place
   function inUse(element) {
     const focus = document.activeElement, marked = getSelection();
-    return element.matches(":hover") || element.querySelector("details[open], dialog[open]") !== null ||
+    return element.matches(":hover") || element.querySelector("details[open], dialog[open]") !== null || isFilled(element) ||
       (focus !== body && element.contains(focus)) ||
       (marked.rangeCount > 0 && !marked.isCollapsed && marked.getRangeAt(0).intersectsNode(element));
+  }
+  // What a person wrote or chose and has not sent, and what a refused form gave back to be mended.
+  function isFilled(element) {
+    const isAnswer = "answer" in body.dataset;
+    return [...element.querySelectorAll("textarea, select, input:not([type=hidden])")].some((field) => {
+      if (field.type === "checkbox" || field.type === "radio") return field.checked !== field.defaultChecked;
+      if (field.options) return field.selectedIndex !== Math.max(0, [...field.options].findIndex((option) => option.defaultSelected));
+      return field.value !== (isAnswer && field.form?.method === "post" ? "" : field.defaultValue);
+    });
   }
   function states(element) {
     return new Map([element, ...element.querySelectorAll("[data-state]")].filter((cell) => cell.id && cell.dataset.state)

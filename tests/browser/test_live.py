@@ -48,6 +48,17 @@ def test_nothing_moves_under_the_pointer_and_it_comes_when_the_pointer_leaves(op
     change(WELL.format("gpu010"), "fleet")
 
 
+def test_text_that_nobody_sent_survives_a_refetch_of_its_own_part(open_page, change):
+    page = open_page("/inbox/", person="bo")
+    wait_until(lambda: is_live(page), what="the socket")
+    page.get_by_label("Note, kept in the audit log").first.fill("half a sentence")
+    page.evaluate("document.activeElement.blur()")
+    page.mouse.move(5, 5)
+    change("Approval.objects.update(ask_reason='asked in other words')", "inbox")
+    wait_until(page.locator("[data-waits]").is_visible, what="the newer card, held back")
+    assert page.get_by_label("Note, kept in the audit log").first.input_value() == "half a sentence"
+
+
 def test_typed_text_survives_a_refetch(open_page, change):
     page = open_page("/nodes/gpu003/")
     wait_until(lambda: is_live(page), what="the socket")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fleet.rules.message import said, say
+from fleet.rules.message import said, say, say_all
 
 CHINESE = {"%(node)s: %(why)s": "%(node)s：%(why)s", "no answer in time": "未及时应答"}
 
@@ -32,3 +32,12 @@ def test_a_forged_pattern_is_not_carried_out(pattern):
 @pytest.mark.parametrize("params", ["", "[1]", "{", '{"b": 1}', "null", "{}"])
 def test_broken_parameters_leave_the_words(params):
     assert said(f"%(a)s\x1f{params}").startswith("%(a)s ")
+
+
+def test_several_sentences_are_said_one_after_the_other_each_translated():
+    words = {"%(n)s nodes.": "%(n)s 个节点。", "It waits.": "等待。"}
+    together = say_all([say("%(n)s nodes.", n=2), "It waits.", "100 % plain"])
+    assert said(together) == "2 nodes. It waits. 100 % plain"
+    assert said(together, lambda text: words.get(text, text)) == "2 个节点。 等待。 100 % plain"
+    assert say_all([]) == ""
+    assert say_all(["It waits."]) == "It waits."

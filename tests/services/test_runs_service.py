@@ -29,7 +29,8 @@ from runbooks.services.runs import (
     step_confirm,
     step_record,
 )
-from tests.factories import make_actor, make_node, make_person
+from tests.browser.scene import CONTENT
+from tests.factories import let_know, make_actor, make_node, make_person
 from tests.traffic import give, make_gateway, make_ready, make_release, proxy_says
 
 pytestmark = pytest.mark.django_db
@@ -555,4 +556,8 @@ class TestIncident:
 def make_nodes_from(first: int, count: int):
     """Spare nodes whose names do not collide with those of the units."""
 
-    return [make_node(f"h100-{number:03d}") for number in range(first, first + count)]
+    model = CONTENT["model"]
+    return [
+        let_know(make_node(f"h100-{number:03d}"), f"{model['slug']}/{model['revision']}")
+        for number in range(first, first + count)
+    ]

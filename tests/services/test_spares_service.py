@@ -5,8 +5,9 @@ import time
 
 import pytest
 from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 
-from fleet.models import Leaf, Member, Rack, Replica, TrailEntry
+from fleet.models import Fact, Leaf, Member, Rack, Replica, TrailEntry
 from fleet.rules.message import said
 from releases.models import Launch, Release
 from releases.services.spares import (
@@ -16,9 +17,19 @@ from releases.services.spares import (
     spares_usable,
     unit_to_spares,
 )
-from tests.factories import make_actor, make_hold, make_node, make_pool, make_replica
+from tests.contents import CONTENT
+from tests.factories import (
+    NOON,
+    let_know,
+    make_actor,
+    make_hold,
+    make_node,
+    make_pool,
+    make_replica,
+)
 
 pytestmark = pytest.mark.django_db
+HELD = f"{CONTENT['model']['slug']}/{CONTENT['model']['revision']}"
 
 
 @pytest.fixture
@@ -30,7 +41,7 @@ def pool():
 @pytest.fixture
 def release(pool) -> Release:
     return Release.objects.create(
-        pool=pool, title="new", state="reviewed", content={"shape": {"nodes": 2}},
+        pool=pool, title="new", state="reviewed", content=CONTENT,
         content_sha256="c" * 64,
     )  # fmt: skip
 
@@ -38,7 +49,7 @@ def release(pool) -> Release:
 def make_spare(name: str, leaf: int = 1, **fields):
     switch, _ = Leaf.objects.get_or_create(number=leaf)
     rack, _ = Rack.objects.get_or_create(name=f"R{leaf:02d}", defaults={"leaf": switch})
-    return make_node(name, rack=rack, **fields)
+    return let_know(make_node(name, rack=rack, **fields), HELD)
 
 
 def nodes_of(replica: Replica) -> list[str]:
@@ -70,6 +81,29 @@ class TestCanary:
             create(pool, release)
         assert "2 are needed and 1 must stay" in why(refusal)
         assert not Replica.objects.exists()
+
+    def test_a_spare_without_the_revision_is_none(self, pool, release):
+        for number in (1, 2, 3):
+            make_spare(f"h100-04{number}")
+        Fact.objects.filter(node__host__name="h100-042", key="models").update(value=[])
+        Fact.objects.filter(node__host__name="h100-043", key="models").update(expires_at=NOON)
+        with pytest.raises(SparesRefused) as refusal:
+            create(pool, release)
+        told = "\n".join(map(said, refusal.value.reasons))
+        assert f"h100-042 does not hold {HELD}; distribute it first." in told
+        assert "h100-043: its models were not read; probe it." in told
+        assert "Nearest: h100-[041-042] on leaf 1" in told
+
+    def test_the_number_of_queries_does_not_grow_with_the_spares(self, pool, release):
+        for number in range(1, 4):
+            make_spare(f"h100-04{number}")
+        with CaptureQueriesContext(connection) as few:
+            spares_usable()
+        for number in range(4, 10):
+            make_hold(make_spare(f"h100-04{number}"))
+        with CaptureQueriesContext(connection) as many:
+            assert spares_usable() == 3
+        assert len(few) == len(many)
 
     def test_a_spare_of_which_something_is_unknown_is_none(self, pool, release):
         make_spare("h100-041", host={"reach": "unknown"})
