@@ -19,7 +19,7 @@ up:
 #: make test       all tests but the long ones; PYTEST_ARGS is passed on
 test:
 	@sh .ci/install >&2
-	$(PY) -m pytest -rs -m "not long" -n auto --maxprocesses 4 --dist loadfile $(PYTEST_ARGS)
+	$(PY) -m pytest -rs -m "not long" -n auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 #: make test-long  the long tests: full counts, sizes and real times
 test-long:

@@ -23,6 +23,15 @@ _PURE = (
     "tests/test_fault_points.py",
 )
 
+# In this order, then all others as they were collected.
+_LONGEST = (
+    "tests/faults/",
+    "tests/flows/",
+    "tests/browser/",
+    "tests/platform/",
+    "tests/execution/",
+)
+
 
 # How fast examples come says something about the machine, not about the code.
 hypothesis.settings.register_profile(
@@ -36,6 +45,22 @@ def pytest_configure(config: pytest.Config) -> None:
         raise KeyboardInterrupt  # a terminated run clears up like an interrupted one
 
     signal.signal(signal.SIGTERM, interrupt)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One more than there are cores: most of what the long ones do is to wait. Each worker has servers of its own."""
+    return min(len(os.sched_getaffinity(0)) + 1, 4)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whole files with browsers, labs and faults first, so that no long one begins when the others are done."""
+    items.sort(key=lambda item: _place(item.nodeid))
+
+
+def _place(nodeid: str) -> int:
+    return next((place for place, head in enumerate(_LONGEST) if nodeid.startswith(head)), 99)
 
 
 _left_by_workers: list[str] = []
