@@ -102,7 +102,7 @@ def _nccl_findings(reader: NcclTestsReader, runs: list[TestRun]) -> Iterator[Fin
         text = (
             "NCCL's lines show NET/Socket between nodes: this is the bandwidth of TCP, not of RDMA"
         )
-        yield Finding("socket_network", "warn", text)
+        yield Finding("socket_network", "warn", text, tuple(reader.nccl.socket_lines))
     elif len(hosts) > 1 and any(run.rows for run in runs) and reader.nccl.setup.networks == {}:
         text = "several hosts, and no line of NCCL tells which network carried the test"
         yield Finding("transport_unproven", "info", text)
