@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from fleet.readings.line_batches import LineBatches
+from fleet.readings.open_end import LineBatches
 from fleet.readings.report import Report, open_end
 from fleet.readings.text import Readable, Rewound, decode, read_capped
 from fleet.readings.verdicts.bench import report_bench

@@ -11,8 +11,9 @@ from typing import Any
 
 from fleet.readings.nccl_tests import NcclTestsReader
 from fleet.readings.nccl_tests.runs import TestRun
+from fleet.readings.open_end import EndWatch
 from fleet.readings.report import Finding, Report, lead, verdict_of
-from fleet.readings.text import EndWatch, Readable, iter_line_batches
+from fleet.readings.text import Readable, iter_line_batches
 from fleet.readings.verdicts.nccl_log import report_read
 from fleet.readings.verdicts.nccl_tests_run import run_findings, run_problems, run_values
 
