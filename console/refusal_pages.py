@@ -54,7 +54,10 @@ def _title(refusal: Refused) -> str:
 
 
 def _typed(request: HttpRequest, refusal: Refused) -> list[tuple[str, str]]:
-    if isinstance(refusal, TooLarge) or policy.entry_of(request.resolver_match.view_name).is_reading:
+    if (
+        isinstance(refusal, TooLarge)
+        or policy.entry_of(request.resolver_match.view_name).is_reading
+    ):
         return []  # was not even parsed, or is a text of any length that the person still has
     return [
         (name, value)
