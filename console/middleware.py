@@ -21,7 +21,7 @@ from django.utils.translation import gettext as _
 from console.refusal_pages import refusal_page
 from fleet.rules import policy
 from fleet.rules.message import said, say
-from fleet.rules.refusals import NotAllowed, Refused, Unreadable
+from fleet.rules.refusals import NotAllowed, Refused, TooLarge, Unreadable
 from fleet.selectors.scope import name_in, scope_object, scope_pool
 from fleet.services.answers import answer_once, key_read
 from fleet.services.limits import starts_demand
@@ -79,6 +79,27 @@ class PersonMiddleware(_PassOn):
             session["seen_at"] = now
 
 
+class BodySizeMiddleware(_PassOn):
+    """Refuse a request that carries more bytes than its address reads, before anything parses them."""
+
+    def process_view(
+        self, request: HttpRequest, view: Any, args: Any, kwargs: dict[str, Any]
+    ) -> HttpResponse | None:
+        most = settings.FORM_MAX_BYTES
+        if _only_reads(request):
+            most = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+        sent = request.META.get("CONTENT_LENGTH") or "0"
+        if not sent.isdecimal() or int(sent) > most:
+            return refusal_page(
+                request,
+                TooLarge(
+                    _("Expected up to %(most)s MiB in one request, found more. Send less at once.")
+                    % {"most": f"{most / 2**20:.3g}"}
+                ),
+            )
+        return None
+
+
 class PolicyMiddleware(_PassOn):
     """Deny every address, method and object that the permission table does not allow."""
 
@@ -109,7 +130,7 @@ class PolicyMiddleware(_PassOn):
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
         # those of writes are answered by IdempotencyMiddleware, inside their transaction
-        if isinstance(error, Refused) and request.method in SAFE:
+        if isinstance(error, Refused) and (request.method in SAFE or _only_reads(request)):
             return refusal_page(request, error)
         return None
 
@@ -124,7 +145,9 @@ class IdempotencyMiddleware(_PassOn):
         if request.method in SAFE or entry.is_keyless:
             return None
         try:
-            fields_demand(request.POST.lists())
+            fields_demand(_fields(request))
+            if entry.is_reading:
+                return None
             key = key_read(
                 request.headers.get("Idempotency-Key") or request.POST.get("idempotency_key")
             )
@@ -203,10 +226,21 @@ def _deny(
 
 def _holds_nul(request: HttpRequest) -> bool:
     """Find the one character that Postgres stores in no text, in the address or in a field."""
-    fields = [*request.GET.lists(), *request.POST.lists()]
+    fields = [*request.GET.lists(), *_fields(request)]
     return "\0" in request.path or any(
         "\0" in text for name, values in fields for text in (name, *values)
     )
+
+
+def _only_reads(request: HttpRequest) -> bool:
+    match = request.resolver_match
+    return match is not None and policy.entry_of(match.view_name).is_reading
+
+
+def _fields(request: HttpRequest) -> list[tuple[str, list[str]]]:
+    """Return the posted fields whose length and characters are checked: not a text that is only read."""
+    is_free = _only_reads(request)
+    return [row for row in request.POST.lists() if not (is_free and row[0] == "text")]
 
 
 def _is_by_hand(request: HttpRequest) -> bool:

@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 
 from fleet.models import TrailEntry
 from fleet.rules import policy
-from fleet.rules.refusals import Refused, Stale
+from fleet.rules.refusals import Refused, Stale, TooLarge
 
 RETRY_S = {409: 2, 429: 20}
 _OURS = frozenset({"csrfmiddlewaretoken", "idempotency_key", "base_version", "password"})
@@ -23,7 +23,7 @@ def refusal_page(request: HttpRequest, refusal: Refused) -> HttpResponse:
         "title": _title(refusal),
         "message": str(refusal),
         "status": refusal.status,
-        "typed": _typed(request),
+        "typed": _typed(request, refusal),
         "request_id": getattr(request, "request_id", ""),
     }
     if isinstance(refusal, Stale):
@@ -47,12 +47,18 @@ def _title(refusal: Refused) -> str:
         400: _("The form is not complete"),
         403: _("Not allowed"),
         409: _("Somebody was faster"),
+        413: _("Too much at once"),
         429: _("Too many at once"),
     }
     return titles.get(refusal.status, _("Not done"))
 
 
-def _typed(request: HttpRequest) -> list[tuple[str, str]]:
+def _typed(request: HttpRequest, refusal: Refused) -> list[tuple[str, str]]:
+    if (
+        isinstance(refusal, TooLarge)
+        or policy.entry_of(request.resolver_match.view_name).is_reading
+    ):
+        return []  # was not even parsed, or is a text of any length that the person still has
     return [
         (name, value)
         for name, values in request.POST.lists()

@@ -57,6 +57,7 @@ MIDDLEWARE = [
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.locale.LocaleMiddleware",
     "django.middleware.common.CommonMiddleware",
+    "console.middleware.BodySizeMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
@@ -189,6 +190,11 @@ SECURE_HSTS_SECONDS = 31536000 if BEHIND_TLS else 0
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if BEHIND_TLS else None
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
+# The longest form, and the longest output that the reader's page takes; both whole requests, without what frames them.
+FORM_MAX_BYTES = 2 << 20
+READING_MAX_BYTES = 16 << 20
+# Django's own limit is one for all addresses; BodySizeMiddleware keeps the lower one.
+DATA_UPLOAD_MAX_MEMORY_SIZE = READING_MAX_BYTES + (64 << 10)
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
         "default-src": ["'self'"],

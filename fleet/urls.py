@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from fleet.views import acts, audit, evidence, jump, map, nodes, replicas, settings, sign_in
+from fleet.views import acts, audit, evidence, jump, map, nodes, reader, replicas, settings, sign_in
 
 urlpatterns = [
     path("login/", sign_in.sign_in, name="login"),
@@ -16,6 +16,7 @@ urlpatterns = [
     path("nodes/<str:name>/probes/<int:pk>/raw/<str:section>/", nodes.probe_raw, name="probe-raw"),
     path("replicas/", replicas.replica_list, name="replica-list"),
     path("evidence/<int:pk>/", evidence.evidence, name="evidence"),
+    path("reader/", reader.reader, name="reader"),
     path("audit/", audit.audit, name="audit"),
     path("probes/", acts.probe_start, name="probe-start"),
     path("nodes/<str:name>/probes/<int:pk>/cancel/", acts.probe_cancel, name="probe-cancel"),

@@ -54,6 +54,7 @@ MAY_WRITE = {
     "run-start": {"operator", "approver"},
     "run-halt": {"operator", "approver"},
     "step-act": {"operator", "approver"},
+    "reader": {"viewer", "operator", "approver", "admin"},
 }
 SHELL_WRITES = {"login", "logout", "language", "theme"}
 ARGUMENTS = {

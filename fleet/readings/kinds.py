@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from fleet.readings.line_batches import LineBatches
+from fleet.readings.by_node import Nodes, part_by_node, report_nodes
+from fleet.readings.open_end import LineBatches
 from fleet.readings.report import Report, open_end
 from fleet.readings.text import Readable, Rewound, decode, read_capped
 from fleet.readings.verdicts.bench import report_bench
@@ -22,14 +23,20 @@ from fleet.readings.verdicts.vllm_log import report_vllm_log
 
 _HEAD_BYTES = 1024 * 1024
 _HEAD_LINES = 4000
+# What is asked of many nodes at once; logs and benches have names of their own in their lines.
+_OF_NODES = ("topo", "nvidia-smi", "fabric", "ib-write-bw")
 
 
-def _whole(report: Callable[[str], Report]) -> Callable[[Readable], Report]:
+def _whole(kind: str, report: Callable[[str], Report]) -> Callable[[Readable], Report]:
     """Read small tools at once; what is longer than the cap is cut and therefore incomplete."""
 
     def read(stream: Readable) -> Report:
         text, is_cut = read_capped(stream)
-        found = report(text)
+        nodes = part_by_node(text) if kind in _OF_NODES else None
+        if nodes is not None and _is_of_kind(nodes, kind):
+            found = report_nodes(nodes, kind, report)
+        else:
+            found = report(text)
         if not is_cut:
             return found
         verdict = "unknown" if found.verdict == "pass" else found.verdict
@@ -78,12 +85,12 @@ def _streamed(
 
 
 READERS: dict[str, Callable[[Readable], Report]] = {
-    "topo": _whole(report_topo),
-    "nvidia-smi": _whole(report_nvidia_smi),
-    "fabric": _whole(report_fabric),
-    "ib-write-bw": _whole(report_ib_write_bw),
-    "metrics": _whole(report_metrics),
-    "bench": _whole(report_bench),
+    "topo": _whole("topo", report_topo),
+    "nvidia-smi": _whole("nvidia-smi", report_nvidia_smi),
+    "fabric": _whole("fabric", report_fabric),
+    "ib-write-bw": _whole("ib-write-bw", report_ib_write_bw),
+    "metrics": _whole("metrics", report_metrics),
+    "bench": _whole("bench", report_bench),
     "nccl-tests": report_nccl_tests,
     "vllm-log": _streamed(report_vllm_log, b"Application startup complete."),
     "nccl-log": _streamed(report_nccl_log, b"Init COMPLETE", b"Destroy COMPLETE"),
@@ -158,8 +165,38 @@ KINDS = (
 _COMPILED = tuple((kind, weight, re.compile(pattern)) for kind, weight, pattern in _MARKS)
 
 
+# A result file as JSON may be one line of any length, and names in its keys what it is.
+_JSON_MARKS: tuple[tuple[str, str], ...] = (
+    ("ib-write-bw", r"""\A\s*\{\s*"?test_info"?\s*:"""),
+    ("nccl-tests", r"""\A\s*\{\s*"version"\s*:\s*\d{1,3}\s*,\s*"start_time"\s*:"""),
+    ("nccl-tests", r"""\A\s*\{(?s:.){0,65536}"average_bus_bandwidth"\s*:"""),
+    (
+        "bench",
+        r"""\A\s*\{(?s:.){0,65536}"(?:benchmarks|requests_per_second|request_throughput)"\s*:""",
+    ),
+)
+_JSON_COMPILED = tuple((kind, re.compile(pattern)) for kind, pattern in _JSON_MARKS)
+
+
 def recognise(text: str) -> str | None:
-    """Return the kind that most lines of a text speak for, or None."""
+    """Return the kind that most lines of a text speak for, or None; lines that name nodes count without the name."""
+    nodes = part_by_node(text)
+    if (
+        nodes is not None
+        and (found := _scored(next(iter(nodes.shares.values())).text)) in _OF_NODES
+    ):
+        return found
+    for kind, pattern in _JSON_COMPILED:
+        if pattern.match(text):
+            return kind
+    return _scored(text)
+
+
+def _is_of_kind(nodes: Nodes, kind: str) -> bool:
+    return _scored(next(iter(nodes.shares.values())).text) == kind
+
+
+def _scored(text: str) -> str | None:
     scores: dict[str, int] = {}
     for row in text.split("\n", _HEAD_LINES)[:_HEAD_LINES]:
         line = row[:512]

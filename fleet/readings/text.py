@@ -6,7 +6,7 @@ Line numbers count line feeds only, so they agree with `sed -n Np` on the raw fi
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 LINE_CAP_BYTES = 16 * 1024
@@ -61,25 +61,6 @@ def progress_steps(row: str) -> list[str]:
     return [step for step in row.split("\r") if step.strip()]
 
 
-def has_open_end(text: str) -> bool:
-    """Tell a text whose last line no line feed ends: of a list, further lines may be missing."""
-    bare = text.rstrip(" \t\r\0")
-    return bool(bare) and not bare.endswith("\n")
-
-
-def cut_open_end(text: str, is_whole: Callable[[str], bool]) -> tuple[str, int | None]:
-    """Return the text without a last line that no line feed ends, and the number of that line.
-
-    A number at such an end may be a part of one. A line stays when `is_whole` says that nothing can be
-    missing from it; blanks behind the last line feed are no line.
-    """
-    end = len(text.rstrip(" \t\r\0"))
-    start = text.rfind("\n", 0, end) + 1
-    if start == end or is_whole(clean_line(text[start:end])):
-        return text, None
-    return text[:start], text.count("\n", 0, start) + 1
-
-
 def decode(raw: bytes) -> str:
     """Decode node output; bytes that are not UTF-8 become U+FFFD, a UTF-8 mark at the head goes."""
     return raw.decode("utf-8", "replace").removeprefix("\ufeff")
@@ -114,24 +95,6 @@ class Rewound:
             return head + self._rest.read()
         head, self._head = self._head[:size], self._head[size:]
         return head
-
-
-class EndWatch:
-    """Passes a stream on and remembers whether it is over, and whether it ended inside a line."""
-
-    def __init__(self, stream: Readable) -> None:
-        self._stream = stream
-        self.is_open = False
-        self.is_over = False
-
-    def read(self, size: int = -1, /) -> bytes:
-        """Return at most `size` bytes; empty at the end."""
-        part = self._stream.read(size)
-        if part:
-            self.is_open = not part.endswith(b"\n")
-        else:
-            self.is_over = True
-        return part
 
 
 def iter_line_batches(stream: Readable) -> Iterator[list[bytes]]:

@@ -27,7 +27,8 @@ class Entry:
     `scope` names the object in the address whose pool decides (node, replica, pool); `body` leaves the objects
     to the service that gets them; without a scope the whole fleet is meant. `is_versioned`: a write carries the
     version of that object, or of its part that the word `part` of the address names. `is_start`: counts against the
-    starts of a person in a minute.
+    starts of a person in a minute. `is_reading`: a post there only reads the text it carries; it changes and keeps
+    nothing, so it needs no key, and its field `text` may hold any character up to the limit of the page.
     """
 
     read: frozenset[str] = NOBODY
@@ -37,6 +38,7 @@ class Entry:
     part: str = ""
     is_start: bool = False
     is_keyless: bool = False
+    is_reading: bool = False
 
 
 PERMISSIONS: dict[str, Entry] = {
@@ -116,6 +118,7 @@ PERMISSIONS: dict[str, Entry] = {
     # the record
     "evidence": Entry(read=READ),
     "audit": Entry(read=READ),
+    "reader": Entry(read=READ, write=READ, scope="body", is_reading=True),
     # sockets
     "ws-page": Entry(read=READ),
     "ws-log": Entry(read=READ, scope="launch"),

@@ -9,7 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
-from fleet.readings import host_tools
+from fleet.readings.host.clock import parse_chronyc_tracking, parse_uptime_since
+from fleet.readings.host.disks import parse_df
+from fleet.readings.host.docker import parse_docker_ps, parse_docker_versions
+from fleet.readings.host.memory import parse_free
+from fleet.readings.host.processors import parse_nproc, parse_uname
+from fleet.readings.host.ready_marks import parse_ready_marks
 from fleet.readings.nvidia_smi.listing import Listing, parse_listing
 from fleet.readings.nvidia_smi.query import QueryTable, parse_query
 from fleet.readings.text import decode, number_lines
@@ -188,6 +193,12 @@ def _of(found: Any, attribute: str) -> Any:
     return None if found is None else getattr(found, attribute)
 
 
+def _docker_daemon(text: str) -> str | None:
+    """Return the version of the daemon; None when only the client answered."""
+    found = parse_docker_versions(text)
+    return found.server if found else None
+
+
 def _rows(found: Any) -> list[dict[str, Any]] | None:
     return None if found is None else [asdict(row) for row in found]
 
@@ -197,13 +208,13 @@ _READERS: dict[str, Reader] = {
     "gpu-query": _query,
     "topo": _topo,
     "shm": _simple(
-        host_tools.parse_df,
+        parse_df,
         lambda disk: {"shm_total": _of(disk, "total_bytes"), "shm_used": _of(disk, "used_bytes")},
         {"shm_total": "B", "shm_used": "B"},
         MINUTES_10_S,
     ),
     "model-disk": _simple(
-        host_tools.parse_df,
+        parse_df,
         lambda disk: {
             "model_disk_total": _of(disk, "total_bytes"),
             "model_disk_free": _of(disk, "free_bytes"),
@@ -212,7 +223,7 @@ _READERS: dict[str, Reader] = {
         MINUTES_10_S,
     ),
     "memory": _simple(
-        host_tools.parse_free,
+        parse_free,
         lambda memory: {
             "memory_total": _of(memory, "total_bytes"),
             "memory_available": _of(memory, "available_bytes"),
@@ -220,11 +231,11 @@ _READERS: dict[str, Reader] = {
         {"memory_total": "B", "memory_available": "B"},
         MINUTES_10_S,
     ),
-    "kernel": _simple(host_tools.parse_uname, lambda word: {"kernel": word}),
-    "cpus": _simple(host_tools.parse_nproc, lambda count: {"cpu_count": count}),
-    "boot": _simple(host_tools.parse_uptime_since, lambda word: {"booted_at": word}),
+    "kernel": _simple(parse_uname, lambda word: {"kernel": word}),
+    "cpus": _simple(parse_nproc, lambda count: {"cpu_count": count}),
+    "boot": _simple(parse_uptime_since, lambda word: {"booted_at": word}),
     "clock": _simple(
-        host_tools.parse_chronyc_tracking,
+        parse_chronyc_tracking,
         lambda clock: {
             "clock_offset": _of(clock, "offset_s"),
             "clock_is_synchronised": _of(clock, "is_synchronised"),
@@ -232,9 +243,9 @@ _READERS: dict[str, Reader] = {
         {"clock_offset": "s"},
         MINUTES_10_S,
     ),
-    "docker": _simple(host_tools.parse_docker_version, lambda word: {"docker_version": word}),
+    "docker": _simple(_docker_daemon, lambda word: {"docker_version": word}),
     "containers": _simple(
-        host_tools.parse_docker_ps, lambda rows: {"containers": _rows(rows)}, ttl_s=MINUTES_10_S
+        parse_docker_ps, lambda rows: {"containers": _rows(rows)}, ttl_s=MINUTES_10_S
     ),
-    "models": _simple(host_tools.parse_ready_marks, lambda rows: {"models": _rows(rows)}),
+    "models": _simple(parse_ready_marks, lambda rows: {"models": _rows(rows)}),
 }

@@ -44,6 +44,12 @@ class Stale(Conflict):
         self.subject, self.posted, self.found = subject, posted, found
 
 
+class TooLarge(Refused):
+    """A request with more bytes than its address reads."""
+
+    status = 413
+
+
 class TooMany(Refused):
     """More starts than a person may ask for in a minute."""
 

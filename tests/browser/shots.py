@@ -53,9 +53,34 @@ PAGES = {
     "release-edit": "/releases/REL-0002/edit/",
     "audit": "/audit/",
     "evidence": "/evidence/1/",
+    "reader-form": "/reader/",
+    "reader": "/reader/",
     "404": "/nodes/nobody/",
     "log": "/replicas/glm52-r4/gen/2/log/",
 }
+# A pair on sockets: what nccl-tests printed between the lines of NCCL.
+_RANK = "#  Rank {n:2} Group  0 Pid  4{n:04} on   h100-02{host} device  {card} [0x19] NVIDIA H100 80GB HBM3"
+_COLUMNS = "     time   algbw   busbw #wrong"
+_UNITS = "     (us)  (GB/s)  (GB/s)       "
+_ROW = "{0:12}{1:14}   float     sum      -1" + "{2:9.1f}  150.00  281.25      0" * 2
+PASTED = "\n".join(
+    [
+        "# nThread 1 nGpus 1 minBytes 1073741824 maxBytes 8589934592 step: 2(factor) warmup iters: 5 iters: 20 "
+        "agg iters: 1 validation: 1 graph: 0",
+        "#",
+        "# Using devices",
+        *(_RANK.format(n=n, host=1 + n // 8, card=n % 8) for n in range(16)),
+        "h100-021:41207:41301 [0] NCCL INFO NET/Socket : Using [0]bond0:10.0.0.21<0>",
+        "h100-021:41207:41301 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/Socket/0",
+        f"#{'size':>11}{'count':>14}    type   redop    root{_COLUMNS}{_COLUMNS}",
+        f"#{'(B)':>11}{'(elements)':>14}{'':22}{_UNITS}{_UNITS}",
+        *(_ROW.format(1 << n, 1 << (n - 2), (1 << n) / 150e3) for n in range(30, 34)),
+        "# Out of bounds values : 0 OK",
+        "# Avg bus bandwidth    : 281.25",
+        "#",
+        "",
+    ]
+)  # fmt: skip
 LOOKS = {
     "dark": {"viewport": {"width": 1440, "height": 900}, "color_scheme": "dark"},
     "light": {"viewport": {"width": 1440, "height": 900}, "color_scheme": "light"},
@@ -123,6 +148,8 @@ def _photograph(
         )
         if wide > 0:
             print(f"{name} {look}: scrolls sideways by {wide} px")
+        if name == "reader":
+            _read(page)
         page.screenshot(path=target / f"{name}-{look}.png")
         height = page.evaluate("document.getElementById('main')?.scrollHeight || 0")
         if height > LOOKS[look]["viewport"]["height"]:
@@ -130,6 +157,13 @@ def _photograph(
             page.screenshot(path=target / f"{name}-{look}-full.png")
             page.set_viewport_size(LOOKS[look]["viewport"])
     context.close()
+
+
+def _read(page: Any) -> None:
+    """Paste an output, because the page by itself shows only its form."""
+    page.fill("#reader-text", PASTED)
+    page.click("form[data-drop] button")
+    page.wait_for_selector("#verdict")
 
 
 if __name__ == "__main__":

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from fleet.readings.host.clock import parse_chronyc_tracking
 from fleet.readings.host.counters import counter_changes, parse_ethtool_stats, parse_port_counters
 from fleet.readings.host.docker import parse_docker_versions
 from fleet.readings.host.memory import parse_meminfo, parse_memlock
 from fleet.readings.host.processors import parse_cpu_list, parse_lscpu, parse_numactl_hardware
-from fleet.readings.host_tools import parse_chronyc_tracking
 
 CHRONY = """\
 Reference ID    : 0A000001 (ntp1.example)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fleet.readings.kinds import READERS, read_as
-from fleet.readings.line_batches import LineBatches, without_half_word
+from fleet.readings.open_end import LineBatches, without_half_word
 
 KINDS = ("kernel-log", "nccl-log", "vllm-log")
 # Counted or worked out, not printed.

@@ -53,6 +53,8 @@ class Write:
 
 
 WRITES: dict[str, Callable[[], Write]] = {}
+# Posts that only read the text they carry: they change nothing, so there is nothing to tell.
+READINGS = {name for name, entry in policy.PERMISSIONS.items() if entry.is_reading}
 
 
 def write(name: str) -> Callable[[Callable[[], Write]], Callable[[], Write]]:
@@ -373,11 +375,21 @@ def step_act() -> Write:
 
 
 def test_every_address_that_is_posted_to_is_here():
-    urls = {name for name in MAY_WRITE if name != "launch-create"}  # what launch-plan posts to
+    urls = (
+        set(MAY_WRITE) - {"launch-create"} - READINGS
+    )  # launch-create is what launch-plan posts to
     assert set(WRITES) == urls
     assert {
         name for name, entry in policy.PERMISSIONS.items() if entry.write and "." not in name
     } == (set(MAY_WRITE) | SHELL_WRITES)
+
+
+@pytest.mark.parametrize("name", sorted(READINGS))
+def test_a_post_that_only_reads_tells_nothing_and_needs_no_key(client, name):
+    client.force_login(make_person("ana"))
+    answer = client.post(reverse(name), {"kind": "auto", "text": "GPU 0: x\n"})
+    assert answer.status_code == 200
+    assert not TrailEntry.objects.exists()
 
 
 def send(client, name: str, row: Write, version: int | None = None, **fields: str):

@@ -10,6 +10,7 @@ from fleet.readings.bench.result_json import holds_json, read_results
 from fleet.readings.bench.run import BenchRun
 from fleet.readings.bench.summary import SummaryReader
 from fleet.readings.bench.tables import AiperfReader, GuidellmReader
+from fleet.readings.open_end import has_open_end
 from fleet.readings.text import number_lines
 
 _FAILED = re.compile(
@@ -35,7 +36,7 @@ class BenchText:
 
 def read_bench(text: str) -> BenchText:
     """Read every summary of a text. The last line counts only if it was ended."""
-    found = BenchText(ends_open=bool(text) and not text.endswith("\n"))
+    found = BenchText(ends_open=has_open_end(text))
     json_lines: set[int] = set()
     if holds_json(text):
         runs = read_results(text)

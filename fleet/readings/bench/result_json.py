@@ -11,7 +11,8 @@ import json
 import re
 from typing import Any
 
-from fleet.readings.bench.run import BenchRun, finite
+from fleet.readings.bench.guidellm_json import guidellm_runs
+from fleet.readings.bench.run import BenchRun, finite, plain_number
 
 _SAME = {
     "duration": "duration_s",
@@ -92,6 +93,8 @@ def _read_torn(text: str, at: int, line: int) -> BenchRun:
         except ValueError:
             break
     run = _read_serving(head, line)
+    if '"benchmarks"' in text[at : at + 65_536]:
+        run = BenchRun("guidellm", "json", line)
     run.is_closed, run.problems = False, []
     run.note("the JSON object has no end: it was cut", line)
     return run
@@ -110,9 +113,7 @@ def _runs_of(found: Any, line: int) -> list[BenchRun]:
     if isinstance(found.get("request_throughput"), dict):
         return [_read_aiperf(found, line)]
     if isinstance(found.get("benchmarks"), list) and "request_throughput" not in found:
-        run = BenchRun("guidellm", "json", line)
-        run.note("files of guidellm are not read yet", line)
-        return [run]
+        return guidellm_runs(found["benchmarks"][:_OBJECTS_CAP], line)
     if "request_throughput" in found or "output_throughput" in found:
         return [_read_serving(found, line)]
     return []
@@ -127,7 +128,7 @@ def _read_serving(found: dict[str, Any], line: int) -> BenchRun:
             if key in ("ttfts", "itls", "input_lens", "output_lens", "errors"):
                 run.values[f"{key}_count"] = len(value)
         elif value is None or isinstance(value, str | int | float):
-            run.values[key[:80]] = value[:300] if isinstance(value, str) else _plain(value)
+            run.values[key[:80]] = value[:300] if isinstance(value, str) else finite(value)
     for key, name in _SAME.items():
         if key in run.values and not isinstance(run.values[key], str):
             run.values.setdefault(name, run.values[key])
@@ -140,19 +141,12 @@ def _read_serving(found: dict[str, Any], line: int) -> BenchRun:
     return run
 
 
-def _plain(value: Any) -> Any:
-    # JSON has no limit for integers; our own output and its readers have.
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 2**63:
-        return None
-    return finite(value)
-
-
 def _read_aiperf(found: dict[str, Any], line: int) -> BenchRun:
     """Read the export of aiperf, where each metric is an object with its unit and statistics."""
     run = BenchRun("aiperf", "json", line, is_closed=True)
     for key, name in _AIPERF_TOTALS.items():
         if isinstance(cell := found.get(key), dict):
-            run.values[name] = _number(cell.get("avg"))
+            run.values[name] = plain_number(cell.get("avg"))
     for key, metric in _AIPERF.items():
         cell = found.get(key)
         if not isinstance(cell, dict) or cell.get("unit") not in ("ms", "s", "milliseconds"):
@@ -160,11 +154,6 @@ def _read_aiperf(found: dict[str, Any], line: int) -> BenchRun:
         unit = "s" if cell["unit"] == "s" else "ms"
         for statistic, value in list(cell.items())[:40]:
             word = "mean" if statistic == "avg" else statistic[:16]
-            if (number := _number(value)) is not None:
+            if (number := plain_number(value)) is not None:
                 run.values[f"{word}_{metric}_{unit}"] = number
     return run
-
-
-def _number(value: Any) -> int | float | None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return _plain(value) if is_number else None

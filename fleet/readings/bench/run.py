@@ -68,7 +68,15 @@ def parse_number(text: str) -> int | float | None:
 
 def finite(value: Any) -> Any:
     """Return the value, None for infinity and NaN: neither is a measured quantity."""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 2**63:
+        return None  # JSON has no limit for integers; our own output and its readers have
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def plain_number(value: Any) -> int | float | None:
+    """Return a value of a JSON object that is a finite number, else None."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return finite(value) if is_number else None
 
 
 def contradictions(run: BenchRun) -> Iterator[str]:

@@ -1,1 +1,1 @@
-"""Readings of what the acceptance of a node asks its host: counters, processors, memory, Docker."""
+"""Readings of the small tools of a host. Each gives None for a text that is not that tool's whole answer."""

@@ -1,4 +1,7 @@
-"""Reads `docker version`: the client always answers, the daemon only when it runs."""
+"""Reads Docker: its versions, and its containers.
+
+The client always answers; the daemon only when it runs.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fleet.readings.host.whole import only, whole_lines
-from fleet.readings.text import Line
+from fleet.readings.text import Line, number_lines
 
 _SIDE = re.compile(r"(Client|Server):(.*)")
 _FIELD = re.compile(r"(\s+)(Version|API version|OS/Arch):\s+(\S{1,80})(?: \(.{0,80}\))?\s*")
@@ -20,6 +23,17 @@ _REFUSED = re.compile(
     r"|Is the docker daemon running|error during connect|Error response from daemon"
 )
 _VERSION = re.compile(r"\d{1,4}\.\d{1,4}[\w.+~-]{0,60}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Container:
+    """A container as `docker ps` lists it; ours carry the label fleet.subject."""
+
+    id: str
+    name: str
+    image: str
+    state: str
+    subject: str
 
 
 @dataclass(frozen=True)
@@ -83,3 +97,35 @@ def _of_text(lines: list[Line]) -> dict[str, str]:
         elif found := _COMPONENT.fullmatch(line.text):
             component = found[1]
     return {name: word for name, words in told.items() if (word := only(words)) is not None}
+
+
+def parse_docker_ps(text: str) -> tuple[Container, ...] | None:
+    """Read `docker ps -a --format json`: one object a line; no container is an empty answer."""
+    found = []
+    for line in number_lines(text):
+        if not line.text.strip():
+            continue
+        try:
+            row = json.loads(line.text)
+        except ValueError:
+            return None
+        if not isinstance(row, dict) or not row.get("ID"):
+            return None
+        labels = dict(_labels(str(row.get("Labels", ""))))
+        found.append(
+            Container(
+                id=str(row["ID"])[:200],
+                name=str(row.get("Names", ""))[:200],
+                image=str(row.get("Image", ""))[:200],
+                state=str(row.get("State", ""))[:200],
+                subject=labels.get("fleet.subject", "")[:80],
+            )
+        )
+    return tuple(found)
+
+
+def _labels(text: str) -> Iterator[tuple[str, str]]:
+    for part in text.split(","):
+        name, equals, value = part.partition("=")
+        if equals:
+            yield name, value

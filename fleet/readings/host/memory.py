@@ -1,4 +1,4 @@
-"""Reads a host's memory: /proc/meminfo, and how much of it a process may lock."""
+"""Reads a host's memory: `free`, /proc/meminfo, and how much of it a process may lock."""
 
 from __future__ import annotations
 
@@ -6,10 +6,22 @@ import re
 from dataclasses import dataclass
 
 from fleet.readings.host.whole import count, only, whole_lines
+from fleet.readings.text import number_lines
 
 _ROW = re.compile(r"([A-Z][\w()]{1,40}):\s+(\d{1,16})(?: (kB))?\s*", re.ASCII)
 _LOCKED_ROW = re.compile(r"max locked memory\s+\((?:kbytes, )?-l\)\s+(\S{1,24})\s*")
+_FREE = re.compile(
+    r"Mem:\s+(\d{1,19})\s+(\d{1,19})\s+(\d{1,19})\s+(\d{1,19})\s+(\d{1,19})\s+(\d{1,19})"
+)
 _KIB = 1024
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Main memory in bytes; `available` is what can be taken without swapping."""
+
+    total_bytes: int
+    available_bytes: int
 
 
 @dataclass(frozen=True)
@@ -32,6 +44,14 @@ class LockLimit:
 
     limit_bytes: int | None
     is_unlimited: bool
+
+
+def parse_free(text: str) -> Memory | None:
+    """Read `free -b`."""
+    for line in number_lines(text):
+        if found := _FREE.fullmatch(line.text.strip()):
+            return Memory(int(found[1]), int(found[6]))
+    return None
 
 
 def parse_meminfo(text: str) -> MemoryUse | None:

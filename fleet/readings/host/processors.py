@@ -1,4 +1,4 @@
-"""Reads how a host's processors and memory nodes lie: lscpu and numactl -H."""
+"""Reads a host's kernel and processors, and how these and the memory nodes lie: uname, nproc, lscpu, numactl -H."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 from fleet.readings.host.whole import count, only, whole_lines
 
+_KERNEL = re.compile(r"\d{1,3}\.\d{1,4}[A-Za-z0-9._+-]{0,80}", re.ASCII)
 _FIELD = re.compile(r"\s*([^:]{1,60}?)\s*:\s*(.*?)\s*")
 _NODE_CPUS = re.compile(r"NUMA node(\d{1,4}) CPU\(s\)", re.ASCII)
 _RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?", re.ASCII)
@@ -56,6 +57,18 @@ class MemoryNode:
     size_bytes: int
     free_bytes: int
     distances: tuple[int, ...]
+
+
+def parse_uname(text: str) -> str | None:
+    """Read `uname -r`: the kernel's release."""
+    word = text.strip()
+    return word if _KERNEL.fullmatch(word) else None
+
+
+def parse_nproc(text: str) -> int | None:
+    """Read `nproc`."""
+    word = text.strip()
+    return int(word) if word.isascii() and word.isdigit() and len(word) <= 6 else None
 
 
 def parse_cpu_list(text: str) -> tuple[int, ...] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from fleet.readings.open_end import end_of
 from fleet.readings.text import Line, number_lines
 
 
@@ -12,10 +13,8 @@ def whole_lines(text: str) -> tuple[list[Line], bool]:
 
     A last line without its end may have lost digits, so nothing is read from it.
     """
-    lines = number_lines(text)
-    if not text or text.endswith("\n"):
-        return lines, True
-    return lines[:-1], False
+    end = end_of(text)
+    return number_lines(end.text), end.cut is None
 
 
 def only(words: Iterable[str]) -> str | None:

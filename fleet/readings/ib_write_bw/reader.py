@@ -19,6 +19,7 @@ from fleet.readings.ib_write_bw.sentences import (
     read_failure,
     read_note,
 )
+from fleet.readings.open_end import has_open_end
 from fleet.readings.text import Line, number_lines
 
 _TITLE = re.compile(
@@ -116,7 +117,7 @@ class _Reader:
 
     def __init__(self, lines: list[Line], text: str) -> None:
         self._lines = lines
-        self._is_cut = bool(text) and not text.endswith("\n")
+        self._is_cut = has_open_end(text)
         self._found = Perftest()
         self._header: Header | None = None
         self._part: str | None = None

@@ -5,11 +5,13 @@ A text that is cut between two lines looks whole; only what belongs together can
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from fleet.readings.metrics.exposition import Exposition, Sample
 
 _BUCKET = "_bucket"
+_TYPE = re.compile(r"^# TYPE (\S{1,200}) \w", re.MULTILINE)
 
 
 def without_conflicts(exposition: Exposition) -> tuple[Exposition, tuple[str, ...]]:
@@ -30,6 +32,20 @@ def without_conflicts(exposition: Exposition) -> tuple[Exposition, tuple[str, ..
             names[sample.series.name] = None
     samples = tuple(s for s in kept if s.series.name not in names) if names else tuple(kept)
     return replace(exposition, samples=samples), tuple(names)
+
+
+def announced_twice(text: str) -> tuple[str, ...]:
+    """Return families with two `# TYPE` lines. An endpoint announces each once: these are two scrapes.
+
+    Source: Prometheus' text format, "Only one TYPE line may exist for a given metric name".
+    """
+    seen: set[str] = set()
+    twice: dict[str, None] = {}
+    for name in _TYPE.findall(text):
+        if name in seen:
+            twice[name] = None
+        seen.add(name)
+    return tuple(twice)
 
 
 def broken_histograms(exposition: Exposition) -> tuple[str, ...]:

@@ -42,6 +42,7 @@ _HINTS = (
     b"No space left on device",
 )  # fmt: skip
 _TORN = re.compile(r"(?:^|\s)(?:P2P|SHM|NET)/[A-Z][\w/]{1,40}$")
+_SOCKET_LINES_CAP = 8
 _TAG_ONLY = re.compile(r"^\[(\d{1,4})\] (?:\S{1,80}:\d{1,6} )?$")
 
 
@@ -58,6 +59,7 @@ class NcclReader:
         self.rings = 0
         self.lines = 0
         self.nccl_lines = 0
+        self.socket_lines: list[int] = []  # the first that show sockets as the network
         self.torn_lines: list[int] = []
         self.torn_count = 0
         self.unread: list[int] = []
@@ -154,6 +156,8 @@ class NcclReader:
     ) -> None:
         if level == "INFO" or level == "TRACE":
             seat.note_init(message)
+            if "Socket" in message:
+                self._note_socket(number)
             if not self.setup.take(message, seat.host) and "version" in message:
                 self.setup.take_version(message)
             return
@@ -174,6 +178,8 @@ class NcclReader:
             return
         seat.count(use.transport)
         self._note_edge(use)
+        if use.transport.startswith("NET/Socket"):
+            self._note_socket(number)
         if len(self._by_channel) >= _CACHE_CAP:
             self._by_channel.clear()
         self._by_channel[rest] = use.transport
@@ -290,6 +296,10 @@ class NcclReader:
             self._add_event(text, number, is_warning=True)
         elif not self._take_untagged(text, number) and not self.watchdog.take_cut(text, number):
             self._note_unread(number)
+
+    def _note_socket(self, number: int) -> None:
+        if len(self.socket_lines) < _SOCKET_LINES_CAP:
+            self.socket_lines.append(number)
 
     def _note_torn(self, number: int) -> None:
         self.torn_count += 1

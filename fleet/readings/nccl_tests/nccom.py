@@ -27,11 +27,13 @@ class NccomTable:
         self.rows: list[tuple[int, float]] = []
         self.average: float | None = None
 
-    def take(self, line: Line) -> bool:
-        """Take a row or the average; return whether it was one."""
+    def take(self, line: Line, *, may_be_cut: bool) -> bool:
+        """Take a row or the average; return whether it was one. Of a row that may be cut nothing is taken."""
         if found := _AVERAGE.search(line.text):
             self.average = float(found[1])
             return True
+        if may_be_cut:
+            return False  # a row ends with a number, which may be half of one
         words = line.text.split()
         numbers = [*words[:2], *words[3:]]
         if len(words) != _CELLS or not all(_NUMBER.fullmatch(w) for w in numbers):

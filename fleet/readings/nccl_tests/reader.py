@@ -93,7 +93,7 @@ class NcclTestsReader:
         row = None if may_be_cut else parse_row(words, at, line.number, has_root=has_root)
         if row is not None:
             self.log.add_row(row, marks.speaker(row.tag))
-        elif self.nccom is None or not self.nccom.take(line):
+        elif self.nccom is None or not self.nccom.take(line, may_be_cut=may_be_cut):
             self._note_torn(line.number, tag)
             return False
         return True
@@ -109,7 +109,7 @@ class NcclTestsReader:
             run.oob_word = "FAILED" if run.oob_word == "FAILED" else found[2]
             run.summary_lines.append(line.number)
             return True
-        if self.nccom is not None and self.nccom.take(line):
+        if self.nccom is not None and self.nccom.take(line, may_be_cut=may_be_cut):
             return True
         if found := marks.parse_average(text, may_be_cut=may_be_cut):
             run = self._run(text, found.start(), runs.AVERAGED, line)

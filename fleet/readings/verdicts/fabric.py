@@ -18,8 +18,9 @@ from fleet.readings.fabric.netdevs import (
 from fleet.readings.fabric.ports import IbPorts, is_ports, parse_ports
 from fleet.readings.fabric.ports import is_whole_line as is_port_line
 from fleet.readings.fabric.sentences import read_tool_sentence, read_tool_sentences
+from fleet.readings.open_end import end_of
 from fleet.readings.report import Finding, Report, Severity, lead, open_end, verdict_of
-from fleet.readings.text import Line, cut_open_end, has_open_end, number_lines
+from fleet.readings.text import Line, number_lines
 from fleet.readings.verdicts.fabric_storage import report_storage
 
 _KIND = "fabric"
@@ -33,10 +34,9 @@ _DOWN = {
 
 def report_fabric(text: str) -> Report:
     """Judge one capture by the tool that printed it."""
-    text, torn = cut_open_end(text, _is_whole_line)
+    end = end_of(text, _is_whole_line, pads_end=True)
+    text, torn, cut = end.text, end.torn, end.cut
     lines = number_lines(text)
-    # A list that ends in a whole line without a line feed may still miss lines.
-    cut = torn or (len(lines) if has_open_end(text) else None)
     said = tuple(_sentence_findings(lines))
     if is_ports(text):
         return _report_ports(parse_ports(text), text, cut, said)

@@ -6,9 +6,11 @@ A figure is not judged here: the bar is a ratio to the golden pair, never a numb
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from fleet.readings.ib_write_bw.reader import Block, Perftest, completion, parse_perftest
+from fleet.readings.ib_write_bw.result_json import is_result, read_result
 from fleet.readings.ib_write_bw.rows import MIB, Row, to_gbps
 from fleet.readings.ib_write_bw.sentences import Failure
 from fleet.readings.report import Finding, Report, Severity, lead, verdict_of
@@ -38,7 +40,32 @@ _NOTE_TEXT: dict[str, tuple[Severity, str]] = {
 
 def report_ib_write_bw(text: str) -> Report:
     """Judge one capture; a table that its closing line does not follow is unknown, never a pass."""
-    found = parse_perftest(text)
+    if is_result(text):
+        return _report_json(text)
+    return _report_read(parse_perftest(text))
+
+
+def _report_json(text: str) -> Report:
+    """Judge a result file by the same rules as the table that the tool prints beside it."""
+    read, problem = read_result(text)
+    found = _report_read(read)
+    if not problem:
+        return replace(found, form="json")
+    return replace(
+        found,
+        form="json",
+        complete=False,
+        verdict="fail" if found.verdict == "fail" else "unknown",
+        summary=f"Not a whole result file: {problem}.",
+        findings=(Finding("incomplete", "warn", problem, (1,)), *_without_incomplete(found)),
+    )
+
+
+def _without_incomplete(found: Report) -> list[Finding]:
+    return [finding for finding in found.findings if finding.id != "incomplete"]
+
+
+def _report_read(found: Perftest) -> Report:
     findings = tuple(_findings(found))
     complete = _is_complete(found)
     suspect = any(f.severity == "warn" for f in findings)

@@ -8,7 +8,7 @@ from typing import Any
 from fleet.readings.metrics.cards import CardMetrics, read_cards
 from fleet.readings.metrics.engine import EngineMetrics, read_engines
 from fleet.readings.metrics.exposition import Exposition, parse_exposition, read_value
-from fleet.readings.metrics.wholeness import broken_histograms, without_conflicts
+from fleet.readings.metrics.wholeness import announced_twice, broken_histograms, without_conflicts
 from fleet.readings.report import Finding, Report, lead, verdict_of
 
 
@@ -16,7 +16,7 @@ def report_metrics(text: str) -> Report:
     """Judge one scrape; a line that is cut makes it incomplete."""
     exposition, conflicts = without_conflicts(parse_exposition(text.encode("utf-8", "replace")))
     engines, cards = read_engines(exposition), read_cards(exposition)
-    torn = (*_torn_findings(exposition, conflicts, engines),)
+    torn = (*_torn_findings(exposition, conflicts, engines), *_mixed_findings(text, conflicts))
     findings = (*torn, *_findings(exposition, engines, cards))
     complete = exposition.complete and not torn
     known = complete and bool(engines or cards)
@@ -48,6 +48,13 @@ def _torn_findings(
         if engine.partial:
             text = f"not every engine has these series, no sum is taken: {_list(engine.partial)}"
             yield Finding("engines_missing", "warn", text)
+
+
+def _mixed_findings(text: str, conflicts: tuple[str, ...]) -> Iterator[Finding]:
+    twice = () if conflicts else announced_twice(text)
+    if twice:
+        told = f"families are announced twice, as in two scrapes: {_list(twice)}"
+        yield Finding("two_scrapes", "warn", told)
 
 
 def _list(names: tuple[str, ...]) -> str:

@@ -105,7 +105,7 @@ def _findings(reader: NcclReader) -> Iterator[Finding]:
         yield Finding("bad_interface", "warn", text)
     if _uses_socket(reader):
         text = "NET/Socket is the network: no RDMA between nodes (harmless on a single node)"
-        yield Finding("socket_network", "warn", text)
+        yield Finding("socket_network", "warn", text, tuple(reader.socket_lines))
 
 
 def _place_findings(reader: NcclReader) -> Iterator[Finding]:

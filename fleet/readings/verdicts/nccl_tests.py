@@ -7,16 +7,20 @@ gives it what it needs: the table, the ranks and hosts, and the network that NCC
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from fleet.readings.nccl_tests import NcclTestsReader
+from fleet.readings.nccl_tests.result_json import is_result, read_results
 from fleet.readings.nccl_tests.runs import TestRun
+from fleet.readings.open_end import EndWatch
 from fleet.readings.report import Finding, Report, lead, verdict_of
-from fleet.readings.text import EndWatch, Readable, iter_line_batches
+from fleet.readings.text import Readable, Rewound, iter_line_batches, read_capped
 from fleet.readings.verdicts.nccl_log import report_read
 from fleet.readings.verdicts.nccl_tests_run import run_findings, run_problems, run_values
 
 _RUNS_SHOWN = 64
+_HEAD_BYTES = 4096
 _COMMON = ("tool", "collective", "ranks", "nccl_tests", "nccl_library", "nccl_headers", "validated")
 # Findings of NCCL's reader that this module says itself, or that mean nothing in a test.
 _SAID_HERE = ("socket_network", "init_unfinished", "unhandled_error")
@@ -27,7 +31,14 @@ _NCCL_KEYS = (
 
 
 def report_nccl_tests(stream: Readable) -> Report:
-    """Judge a capture of any length, read in constant memory."""
+    """Judge a capture of any length, read in constant memory; a result file as JSON is read at once."""
+    head = stream.read(_HEAD_BYTES)
+    stream = Rewound(head, stream)
+    if head.lstrip().startswith(b"{"):
+        text, is_cut = read_capped(stream)
+        if is_result(text):
+            return _report_json(text, is_cut=is_cut)
+        stream = Rewound(text.encode(), stream)
     reader = NcclTestsReader()
     watched = EndWatch(stream)
     held: list[bytes] = []
@@ -37,6 +48,32 @@ def report_nccl_tests(stream: Readable) -> Report:
     reader.feed(held, is_open=watched.is_open)
     reader.finish()
     return report_tests(reader)
+
+
+def _report_json(text: str, *, is_cut: bool) -> Report:
+    """Judge a result file by the same rules as the table that the tool prints beside it."""
+    runs, errors, problem = read_results(text)
+    reader = NcclTestsReader()
+    reader.log.runs = runs
+    found = report_tests(reader)
+    findings = list(found.findings)
+    if errors:
+        findings.append(Finding("crash", "error", f"NCCL told an error: {errors[0]}", (1,)))
+    if problem or is_cut or not runs:
+        text = problem or "only the first part was read"
+        findings.append(Finding("incomplete", "warn", text, (1,)))
+    is_whole = found.complete and not (problem or is_cut or errors)
+    verdict = found.verdict if is_whole or found.verdict == "fail" else "unknown"
+    summary = found.summary if not problem else f"Not a whole result file: {problem}."
+    return replace(
+        found,
+        form="json",
+        complete=is_whole,
+        verdict="fail" if errors else verdict,
+        summary=lead(findings, summary),
+        findings=tuple(findings),
+        unread=(),
+    )
 
 
 def report_tests(reader: NcclTestsReader) -> Report:
@@ -102,7 +139,7 @@ def _nccl_findings(reader: NcclTestsReader, runs: list[TestRun]) -> Iterator[Fin
         text = (
             "NCCL's lines show NET/Socket between nodes: this is the bandwidth of TCP, not of RDMA"
         )
-        yield Finding("socket_network", "warn", text)
+        yield Finding("socket_network", "warn", text, tuple(reader.nccl.socket_lines))
     elif len(hosts) > 1 and any(run.rows for run in runs) and reader.nccl.setup.networks == {}:
         text = "several hosts, and no line of NCCL tells which network carried the test"
         yield Finding("transport_unproven", "info", text)

@@ -15,8 +15,9 @@ from fleet.readings.nvidia_smi.sentences import (
     read_sentences,
 )
 from fleet.readings.nvidia_smi.table import SmiTable, is_border, is_table, parse_table
+from fleet.readings.open_end import end_of
 from fleet.readings.report import Finding, Report, Severity, lead, open_end, verdict_of
-from fleet.readings.text import Line, cut_open_end, has_open_end, number_lines
+from fleet.readings.text import Line, number_lines
 from fleet.readings.verdicts.nvidia_smi_dump import dump_findings, dump_values
 from fleet.readings.verdicts.nvidia_smi_query import is_whole_row, report_query
 
@@ -26,12 +27,9 @@ _UNANSWERED = ASKED_WRONGLY_KINDS | {"library_missing", "tool_missing", "nvml"}
 
 def report_nvidia_smi(text: str) -> Report:
     """Judge one capture of nvidia-smi, whatever its form."""
-    text, torn = cut_open_end(text, _is_whole_line)
+    end = end_of(text, _is_whole_line)
+    text, torn, cut = end.text, end.torn, end.cut
     lines = number_lines(text)
-    # A list that ends in a whole line without a line feed may still miss lines.
-    # The tool pads no line behind its last one: blanks there are the begin of a line that was cut.
-    is_open = has_open_end(text) or text.endswith((" ", "\t"))
-    cut = torn or (len(lines) if is_open else None)
     if is_dump(text):
         return _report_dump(parse_dump(text), cut)
     if any(LINK_LINE.match(line.text) for line in lines) or _asks_nvlink(lines):

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from fleet.readings.open_end import end_of
 from fleet.readings.report import Finding, Report, Severity, lead, open_end, verdict_of
-from fleet.readings.text import cut_open_end, has_open_end
 from fleet.readings.topo import PATH_ORDER, Topology, is_whole_line, parse_topo
 from fleet.readings.verdicts.beside import KernelBeside
 
@@ -16,10 +16,8 @@ _LEGEND = re.compile(r"(?m)^ {1,8}(X|NV#|[A-Z]{3,4}) {1,8}= ")
 
 def report_topo(text: str) -> Report:
     """Judge one capture; a torn matrix is unknown, never a pass."""
-    text, torn = cut_open_end(text, is_whole_line)
-    # The tool pads no line behind its last one: what begins with blanks there was cut.
-    is_open = has_open_end(text) or text.endswith((" ", "\t"))
-    cut = torn or (text.count("\n") + 1 if is_open else None)
+    end = end_of(text, is_whole_line)
+    text, torn, cut = end.text, end.torn, end.cut
     topo, beside = parse_topo(text), KernelBeside(text)
     findings = (*open_end(cut), *_findings(topo), *beside.findings())
     is_whole = topo.complete and cut is None and not _is_legend_cut(text)
