@@ -73,8 +73,8 @@ class Spread:
     """What is known when the next copies are chosen.
 
     `leaf_of`: every node named here -> its leaf. `holders`: nodes that hold the revision verified and answer now.
-    `wanting`: nodes that still want it, without those that are being copied to. `paused`: leaf -> why nothing new
-    starts there. `has_store`: the store serves as a source.
+    `wanting`: nodes that still want it, without those that are being copied to. `paused`: leaf -> why nothing runs
+    there now. `has_store`: the store serves as a source. `others`: copies of other models, which use the same links.
     """
 
     leaf_of: Mapping[str, int]
@@ -84,11 +84,12 @@ class Spread:
     dead: Collection[str] = ()
     paused: Mapping[int, str] = field(default_factory=dict)
     has_store: bool = False
+    others: Collection[Copy] = ()
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to do now: copies to start, copies to end because their parent is dead, and why the others wait."""
+    """What to do now: copies to start, copies to end (parent dead, or leaf paused), and why the others wait."""
 
     start: tuple[Copy, ...] = ()
     stop: tuple[Copy, ...] = ()
@@ -97,7 +98,12 @@ class Plan:
 
 def plan_copies(seen: Spread, limits: Limits) -> Plan:
     """Choose the next copies. A copy whose parent is dead is ended first; its child is served by a later call."""
-    stop = tuple(copy for copy in seen.running if copy.parent != STORE and copy.parent in seen.dead)
+    stop = tuple(
+        copy
+        for copy in seen.running
+        if (copy.parent != STORE and copy.parent in seen.dead)
+        or seen.leaf_of[copy.child] in seen.paused
+    )
     board = _Board(seen, limits)
     start: list[Copy] = []
     waiting: dict[str, str] = {}
@@ -132,14 +138,19 @@ class _Board:
         self.of_parent: Counter[str] = Counter()
         self.into_leaf: Counter[int] = Counter()
         self.seeds: Counter[int] = Counter()
+        for copy in seen.others:
+            self._count(copy)
         for copy in seen.running:
             self.add(copy)
 
-    def add(self, copy: Copy) -> None:
-        leaf = self.seen.leaf_of[copy.child]
+    def _count(self, copy: Copy) -> None:
         self.total += 1
         self.of_parent[copy.parent] += 1
-        self.into_leaf[leaf] += 1
+        self.into_leaf[self.seen.leaf_of[copy.child]] += 1
+
+    def add(self, copy: Copy) -> None:
+        self._count(copy)
+        leaf = self.seen.leaf_of[copy.child]
         self.seeds[leaf] += copy.parent == STORE or self.seen.leaf_of.get(copy.parent) != leaf
 
     def parent_for(self, child: str) -> tuple[str | None, str]:

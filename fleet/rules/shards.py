@@ -94,7 +94,8 @@ def shards_of(rows: Iterable[Mapping[str, Any]]) -> list[Shard]:
 def read_checksums(text: str, index: str = "") -> list[Shard]:
     """Read a checksum list as `sha256sum` prints it, with optional lines `SIZE NAME`.
 
-    What the index names must be in it. A manifest of rows (name, size, sha256) in JSON is read too. Raises ManifestUnreadable with every problem.
+    What the index names must be in it. A manifest of rows (name, size, sha256)
+    in JSON is read too. Raises ManifestUnreadable with every problem.
     """
     if len(text) + len(index) > PASTE_MAX:
         raise ManifestUnreadable([say("more than %(max)s bytes", max=PASTE_MAX)])

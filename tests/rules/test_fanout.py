@@ -106,6 +106,18 @@ def test_nothing_starts_in_a_paused_leaf_and_it_says_why():
     assert plan.waiting["n01"] == "p99 is over its limit"
 
 
+def test_a_copy_that_runs_into_a_paused_leaf_is_ended_for_now():
+    running = [Copy("n00", "n01"), Copy("n00", "n03")]
+    plan = plan_copies(seen({"n00"}, set(), running, paused={1: "p99"}), Limits())
+    assert plan.stop == (Copy("n00", "n01"),)
+
+
+def test_copies_of_another_model_use_the_same_links():
+    others = [Copy("n00", "n03"), Copy("n00", "n06")]
+    plan = plan_copies(seen({"n00"}, {"n09"}, others=others), Limits(per_parent=2))
+    assert plan.start == ()
+
+
 def test_without_a_source_nobody_is_served_and_it_is_said():
     plan = plan_copies(seen(set(), {"n01"}), Limits())
     assert plan.start == ()
