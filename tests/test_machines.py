@@ -6,13 +6,8 @@ import pytest
 
 from fleet.execution import states
 from fleet.models import Distribution, Holding, Node, Replica
-from fleet.rules.lifecycles import (
-    DISTRIBUTION_MOVES,
-    HOLDING_MOVES,
-    NODE_MOVES,
-    REPLICA_MOVES,
-    node_path,
-)
+from fleet.rules.holdings import DISTRIBUTION_MOVES, HOLDING_MOVES
+from fleet.rules.lifecycles import NODE_MOVES, REPLICA_MOVES, node_path
 from fleet.rules.probe_verdict import state_after
 from fleet.rules.refusals import Conflict
 from fleet.services.node_moves import NodeMove, nodes_move

@@ -2,6 +2,7 @@
 
 from django.conf import settings
 from django.db import models
+from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from fleet.execution.models import Subject
@@ -129,6 +130,10 @@ class Holding(models.Model):
     findings = models.JSONField(default=list, help_text="[{name, kind, text}] of the last check")
     attempt = models.PositiveIntegerField(default=0, help_text="numbers its processes on the nodes")
     copies = models.PositiveIntegerField(default=0, help_text="since it was last asked for")
+    readings = models.PositiveIntegerField(default=0, help_text="of its bytes, so far")
+    is_check_only = models.BooleanField(
+        default=False, help_text="a person asked for the check: what it finds is told, not healed"
+    )
     parent = models.ForeignKey(Node, null=True, on_delete=models.PROTECT, related_name="+")
     port = models.PositiveIntegerField(null=True, help_text="of the parent's daemon")
     serve = models.ForeignKey(Subject, null=True, on_delete=models.PROTECT, related_name="+")
@@ -142,7 +147,7 @@ class Holding(models.Model):
     )
     bytes_per_s = models.FloatField(null=True)
     read_at = models.DateTimeField(null=True)
-    state_at = models.DateTimeField(auto_now_add=True)
+    state_at = models.DateTimeField(default=timezone.now)
     verified_at = models.DateTimeField(null=True)
 
     class Meta:

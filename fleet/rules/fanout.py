@@ -106,7 +106,10 @@ def plan_copies(seen: Spread, limits: Limits) -> Plan:
     )
     board = _Board(seen, limits)
     start: list[Copy] = []
-    waiting: dict[str, str] = {}
+    waiting = {
+        name: say("The node does not answer; it is served once it does.")
+        for name in set(seen.wanting) & set(seen.dead)
+    }
     for child in _in_turn(seen, limits):
         parent, why = board.parent_for(child)
         if parent is None:

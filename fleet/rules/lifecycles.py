@@ -50,22 +50,3 @@ REPLICA_MOVES: dict[str, frozenset[str]] = {
     "lost": frozenset({"stopping", "stopped", "failed"}),
     "stopped": frozenset({"reserved"}),
 }
-
-# A revision on one node. It is checked before it is copied, so that nothing verified is copied again.
-HOLDING_MOVES: dict[str, frozenset[str]] = {
-    "wanted": frozenset({"verifying", "copying", "paused", "failed", "cancelled"}),
-    "verifying": frozenset({"wanted", "ready", "failed", "cancelled"}),
-    "copying": frozenset({"verifying", "wanted", "paused", "failed", "cancelled"}),
-    "paused": frozenset({"wanted", "cancelled"}),
-    "ready": frozenset({"verifying"}),
-    "failed": frozenset({"wanted", "verifying"}),
-    "cancelled": frozenset({"wanted", "verifying"}),
-}
-
-DISTRIBUTION_MOVES: dict[str, frozenset[str]] = {
-    "running": frozenset({"paused", "done", "failed", "cancelled"}),
-    "paused": frozenset({"running", "cancelled"}),
-    "done": frozenset(),
-    "failed": frozenset({"running"}),  # its failed nodes are healed
-    "cancelled": frozenset(),
-}
