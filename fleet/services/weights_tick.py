@@ -131,13 +131,15 @@ def _spread(
         plan, limit = _plan(own, moved, running, scene, paused, limits)
         for row in own:
             name = row.node.name
+            if row.pk in moved:  # one step a tick
+                continue
             if copy := next((copy for copy in plan.stop if copy.child == name), None):
                 found |= _end_copy(row, copy, scene, paused)
             elif copy := next((copy for copy in plan.start if copy.child == name), None):
                 running[row.pk] = copy
                 found[row.pk] = _begin_copy(row, scene.by_name.get(copy.parent), ports, limit)
             elif name in plan.waiting and row.explanation != plan.waiting[name]:
-                found[row.pk] = HoldingMove(row, _to(row, moved), plan.waiting[name])
+                found[row.pk] = HoldingMove(row, row.state, plan.waiting[name])
     return found
 
 
@@ -151,7 +153,9 @@ def _plan(
 ) -> tuple[fanout.Plan, fanout.Limits]:
     artefact = own[0].artefact
     mine = {row.pk for row in own}
-    wanting = [row for row in own if _to(row, moved) == holdings.WANTED and row.needs]
+    wanting = [
+        row for row in own if row.state == holdings.WANTED and row.needs and row.pk not in moved
+    ]
     holders = scene.holders.get(artefact.pk, set())
     seen = fanout.Spread(
         leaf_of=scene.leaf_of,
