@@ -41,6 +41,10 @@ class NodeDrawn:
         return self.holding.node.name
 
     @property
+    def is_ready(self) -> bool:
+        return self.holding.state == holdings.READY
+
+    @property
     def parent(self) -> str:
         return self.holding.parent.name if self.holding.parent else ""
 

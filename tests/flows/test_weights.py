@@ -10,6 +10,7 @@ from fleet.lab import releases
 from fleet.lab.birth import model_directory
 from fleet.rules.fanout import Limits
 from fleet.rules.message import said
+from tests.needs import four_nodes
 
 pytestmark = [
     pytest.mark.lab,
@@ -190,3 +191,65 @@ def test_a_manifest_is_made_on_the_seed_node_and_a_cancelled_copy_leaves_no_proc
     )
     console.until(lambda: not ours.exclude(state__in=("gone", "done")).exists(), "no process left")
     assert not (place_of(lab, "h100-002") / ".ready").exists()
+
+
+@four_nodes
+def test_the_children_of_a_seed_that_dies_find_another_parent(console):
+    """One node holds it; a child becomes the second source, the first one dies while it serves the others."""
+    from fleet.models import Holding
+
+    lab = console.lab
+    others = ("h100-002", "h100-003", "h100-004")
+    strip(lab, *others)
+    artefact = add("h100-001")
+    console.until(lambda: states().get("h100-001") == "ready", "the seed to be verified")
+    for name in ("h100-003", "h100-004"):
+        lab.fault(name, "copy.slow", kbps=24)
+    run = spread(artefact, Limits(at_once=3, per_leaf=3, per_parent=3))
+    console.until(lambda: states()["h100-002"] == "ready", "a second source")
+    serving = Holding.objects.filter(parent__host__name="h100-001", state="copying")
+    assert serving.exists(), told()
+    lab.fault("h100-001", "node.dead")
+    console.until(ended(run), "the distribution to end without its first seed")
+    assert run.state == "done", told()
+    assert set(states().values()) == {"ready"}
+    slow = Holding.objects.filter(node__host__name__in=("h100-003", "h100-004"))
+    assert "h100-001" not in {row.parent.name for row in slow}, told()
+    for name in others:
+        assert ready_record(lab, name)["manifest_sha256"] == artefact.manifest_sha256
+    again = Holding.objects.get(node__host__name="h100-002")
+    assert (again.parent.name, again.attempt) == ("h100-001", 3), "copied once, never again"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lab", [14], indirect=True, ids=["fourteen-nodes"])
+def test_fourteen_nodes_over_two_leaves_with_one_seed_each_and_a_bad_shard_healed(console):
+    from fleet.models import Holding, Node
+    from fleet.services.trail import Actor
+    from fleet.services.weights import holding_heal, holding_verify
+
+    lab, ana = console.lab, Actor(name="ana")
+    names = sorted(Node.objects.values_list("host__name", flat=True))
+    strip(lab, *names[1:])
+    artefact = add(names[0])
+    console.until(lambda: states().get(names[0]) == "ready", "the seed to be verified")
+    run = spread(artefact)
+    console.until(ended(run), "the distribution to end", timeout_s=600)
+    assert run.state == "done", told()
+    rows = list(Holding.objects.select_related("node__rack__leaf", "parent__rack__leaf"))
+    crossed = [
+        row.node.name
+        for row in rows
+        if row.parent and row.parent.rack.leaf_id != row.node.rack.leaf_id
+    ]
+    assert len(crossed) == 1, "the second leaf was reached once"
+    lab.fault(names[13], "shard.corrupt", n=2)
+    held = Holding.objects.get(node__host__name=names[13])
+    holding_verify(holding=held, actor=ana)
+    console.until(lambda: states()[names[13]] == "failed", "the bad shard to be found")
+    held.refresh_from_db()
+    holding_heal(holding=held, actor=ana)
+    console.until(lambda: states()[names[13]] == "ready", "the shard to be healed")
+    assert {ready_record(lab, name)["manifest_sha256"] for name in names} == {
+        artefact.manifest_sha256
+    }
