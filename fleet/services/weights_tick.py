@@ -131,7 +131,7 @@ def _spread(
         plan, limit = _plan(own, moved, running, scene, paused, limits)
         for row in own:
             name = row.node.name
-            if row.pk in moved:  # one step a tick
+            if row.pk in moved and moved[row.pk].to != row.state:  # one step a tick
                 continue
             if copy := next((copy for copy in plan.stop if copy.child == name), None):
                 found |= _end_copy(row, copy, scene, paused)

@@ -221,7 +221,7 @@ def test_the_children_of_a_seed_that_dies_find_another_parent(console):
     assert (again.parent.name, again.attempt) == ("h100-001", 3), "copied once, never again"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("lab", [14], indirect=True, ids=["fourteen-nodes"])
 def test_fourteen_nodes_over_two_leaves_with_one_seed_each_and_a_bad_shard_healed(console):
     from fleet.models import Holding, Node
