@@ -75,6 +75,7 @@ class Spread:
     `leaf_of`: every node named here -> its leaf. `holders`: nodes that hold the revision verified and answer now.
     `wanting`: nodes that still want it, without those that are being copied to. `paused`: leaf -> why nothing runs
     there now. `has_store`: the store serves as a source. `others`: copies of other models, which use the same links.
+    `verifying`: nodes whose disk is being read: each may be a parent in a moment, so it counts as a seed of its leaf.
     """
 
     leaf_of: Mapping[str, int]
@@ -85,6 +86,7 @@ class Spread:
     paused: Mapping[int, str] = field(default_factory=dict)
     has_store: bool = False
     others: Collection[Copy] = ()
+    verifying: Collection[str] = ()
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,8 @@ class _Board:
         self.of_parent: Counter[str] = Counter()
         self.into_leaf: Counter[int] = Counter()
         self.seeds: Counter[int] = Counter()
+        for name in seen.verifying:
+            self.seeds[seen.leaf_of[name]] += 1
         for copy in seen.others:
             self._count(copy)
         for copy in seen.running:

@@ -161,6 +161,12 @@ def _plan(
         leaf_of=scene.leaf_of,
         holders=holders - scene.unsure,
         wanting={row.node.name for row in wanting} - scene.unsure,
+        verifying={
+            row.node.name
+            for row in own
+            if _to(row, moved) == holdings.VERIFYING
+            or (row.state == holdings.WANTED and row.needs is None)
+        },
         running=[copy for pk, copy in running.items() if pk in mine],
         dead=scene.dead | ({copy.parent for copy in running.values()} - holders - {fanout.STORE}),
         paused=paused,

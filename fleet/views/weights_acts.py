@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import Any
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
@@ -114,7 +115,7 @@ def _node(name: str) -> Node:
 
 def _limits(request: HttpRequest) -> Limits:
     """Read the limits of a form; an empty field leaves the usual value."""
-    values = {}
+    values: dict[str, Any] = {}
     for one in fields(Limits):
         text = request.POST.get(one.name, "").strip()
         if not text:

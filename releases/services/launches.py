@@ -21,6 +21,7 @@ from releases.rules import launch as rules
 from releases.rules.release import LAUNCHABLE as LAUNCHABLE_RELEASES
 from releases.services.drains import drain_ask, drain_cut, is_out_of_traffic
 from releases.services.launch_moves import launch_move
+from releases.services.weights_held import weights_refusals
 
 LAUNCHABLE = {
     Replica.State.PLANNED,
@@ -235,6 +236,7 @@ def _place_refusals(replica: Replica, release: Release, members: list[Member]) -
         *_release_refusals(replica, release),
         *_shape_refusals(release, members),
         *(reason for member in members for reason in node_refusals(member.node)),
+        *weights_refusals(release, [member.node for member in members]),
     ]
 
 

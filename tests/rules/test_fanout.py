@@ -46,12 +46,12 @@ def check_limits(running: list[Copy], limits: Limits) -> None:
 def test_every_wanting_node_ends_served_within_the_limits_whatever_dies(
     limits, wanting, holders, has_store, data
 ):
-    held, running, dead = set(holders), [], set()
+    held, running, dead, verifying = set(holders), [], set(), set()
     served = Counter()
     for _turn in range(300):
-        plan = plan_copies(
-            seen(held, wanting - held, running, dead=dead, has_store=has_store), limits
-        )
+        wanted = wanting - held - verifying
+        now = seen(held, wanted, running, dead=dead, has_store=has_store, verifying=verifying)
+        plan = plan_copies(now, limits)
         running = [copy for copy in running if copy not in plan.stop]
         for copy in plan.start:
             leaf = LEAVES[copy.child]
@@ -61,6 +61,10 @@ def test_every_wanting_node_ends_served_within_the_limits_whatever_dies(
             assert not own or copy.parent in own, "never across leaves when the leaf has a parent"
         running += plan.start
         check_limits(running, limits)
+        held |= verifying
+        is_verifying, verifying = bool(verifying), set()
+        if is_verifying and not running:
+            continue
         if not running and not plan.stop:
             break
         if not running:
@@ -68,7 +72,7 @@ def test_every_wanting_node_ends_served_within_the_limits_whatever_dies(
         done = data.draw(st.sampled_from(running))
         if done.parent not in dead:
             running.remove(done)
-            held.add(done.child)
+            verifying.add(done.child)
             served[done.child] += 1
         if len(dead) < 2 and data.draw(st.booleans()):
             dead.add(data.draw(NAMES))
@@ -81,6 +85,12 @@ def test_every_wanting_node_ends_served_within_the_limits_whatever_dies(
 def test_one_seed_a_leaf_comes_from_the_source_and_the_others_wait_for_it():
     plan = plan_copies(seen({"n00"}, {"n01", "n04", "n02"}), Limits(per_parent=4))
     assert set(plan.start) == {Copy("n00", "n01"), Copy("n00", "n02")}
+    assert said(plan.waiting["n04"]) == "Waits for the seed of leaf 1."
+
+
+def test_a_seed_that_is_being_verified_is_waited_for():
+    plan = plan_copies(seen({"n00"}, {"n04"}, verifying={"n01"}), Limits())
+    assert plan.start == ()
     assert said(plan.waiting["n04"]) == "Waits for the seed of leaf 1."
 
 
