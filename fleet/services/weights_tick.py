@@ -161,12 +161,7 @@ def _plan(
         leaf_of=scene.leaf_of,
         holders=holders - scene.unsure,
         wanting={row.node.name for row in wanting} - scene.unsure,
-        verifying={
-            row.node.name
-            for row in own
-            if _to(row, moved) == holdings.VERIFYING
-            or (row.state == holdings.WANTED and row.needs is None)
-        },
+        verifying=_soon(own, moved) | (holders & scene.unsure),
         running=[copy for pk, copy in running.items() if pk in mine],
         dead=scene.dead | ({copy.parent for copy in running.values()} - holders - {fanout.STORE}),
         paused=paused,
@@ -175,6 +170,16 @@ def _plan(
     )
     limit = limits[(wanting or own)[0].pk]
     return fanout.plan_copies(seen, limit), limit
+
+
+def _soon(own: Sequence[Holding], moved: Mapping[int, HoldingMove]) -> set[str]:
+    """Nodes that may be parents in a moment: being verified, or found ready in this very tick and not written yet."""
+    return {
+        row.node.name
+        for row in own
+        if holdings.VERIFYING in (row.state, _to(row, moved))
+        or (row.state == holdings.WANTED and row.needs is None)
+    }
 
 
 def _scene(rows: Sequence[Holding]) -> _Scene:

@@ -8,7 +8,15 @@ from django.db.models.functions import Now
 from fleet.execution.models import Command, Subject
 from fleet.execution.one_time import one_time_secret
 from fleet.execution.output import Section, sections_pack
-from fleet.models import Distribution, Holding, TrailEntry, WeightsArtefact
+from fleet.models import (
+    Distribution,
+    Holding,
+    Leaf,
+    Node,
+    Rack,
+    TrailEntry,
+    WeightsArtefact,
+)
 from fleet.rules import copier, shards
 from fleet.rules.fanout import Limits
 from fleet.rules.message import said
@@ -277,6 +285,31 @@ def test_copies_rest_on_a_leaf_whose_units_breach_their_slo(nodes, monkeypatch):
     why.clear()
     weights_advance()
     assert row(nodes[1]).state == "copying"
+
+
+def test_a_leaf_is_reached_once_whichever_tick_its_seed_is_found_ready_in(nodes):
+    rack = Rack.objects.create(name="R09", leaf=Leaf.objects.create(number=2))
+    Node.objects.filter(pk__in=[node.pk for node in nodes[2:]]).update(rack=rack)
+    spread(add(), [nodes[0], *nodes[2:]])
+    weights_advance()
+    for node in (nodes[0], *nodes[2:]):
+        finish(
+            row(node).check_run,
+            0 if node == nodes[0] else 3,
+            lines() if node == nodes[0] else "x\n",
+        )
+    weights_advance()
+    held = row(nodes[2])
+    assert (held.state, row(nodes[3]).state) == ("copying", "wanted")
+    started(f"weights:{held.pk}/{held.attempt}/serve")
+    weights_advance()
+    started(f"weights:{held.pk}/{held.attempt}/pull")
+    finish(row(nodes[2]).pull, 0, "")
+    assert row(nodes[3]).state == "wanted"
+    finish(row(nodes[2]).check_run, 0, lines())
+    assert row(nodes[2]).state == "ready"
+    weights_advance()
+    assert row(nodes[3]).parent_id == nodes[2].pk
 
 
 def test_a_bad_source_is_named_after_three_copies(nodes):
