@@ -11,7 +11,7 @@ from typing import Any
 from django.utils.translation import gettext_lazy as _
 
 from fleet.execution.models import Host
-from fleet.models import Node, Replica
+from fleet.models import Distribution, Holding, Node, Replica, WeightsArtefact
 
 OK, RUN, HOLD, WARN, CRIT, IDLE = "ok", "run", "hold", "warn", "crit", "idle"
 
@@ -58,6 +58,27 @@ _LOOKS: dict[str, dict[str, tuple[str, str]]] = {
         "unseen": (WARN, "unk"),
         "hung": (CRIT, "crit"),
     },
+    "artefact": {
+        "making": (RUN, "run"),
+        "ready": (OK, "ok"),
+        "failed": (CRIT, "crit"),
+    },
+    "holding": {
+        "wanted": (IDLE, "idle"),
+        "verifying": (RUN, "run"),
+        "copying": (RUN, "run"),
+        "paused": (HOLD, "hold"),
+        "ready": (OK, "ok"),
+        "failed": (CRIT, "crit"),
+        "cancelled": (IDLE, "skip"),
+    },
+    "distribution": {
+        "running": (RUN, "run"),
+        "paused": (HOLD, "hold"),
+        "done": (OK, "ok"),
+        "failed": (CRIT, "crit"),
+        "cancelled": (IDLE, "skip"),
+    },
     "reach": {
         "unknown": (IDLE, "unk"),
         "ok": (OK, "ok"),
@@ -97,6 +118,9 @@ _LOOKS: dict[str, dict[str, tuple[str, str]]] = {
 _WORDS: dict[str, dict[str, Any]] = {
     "node": dict(Node.State.choices),
     "replica": dict(Replica.State.choices) | dict(Replica.Doubt.choices),
+    "artefact": dict(WeightsArtefact.State.choices),
+    "holding": dict(Holding.State.choices),
+    "distribution": dict(Distribution.State.choices),
     "reach": {
         Host.Reach.UNKNOWN: _("Reachability unknown"),
         Host.Reach.OK: _("Reachable"),

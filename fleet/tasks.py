@@ -17,6 +17,7 @@ from fleet.services.probes import probe_settle
 from fleet.services.reach import reach_settle
 from fleet.services.seal import trail_anchor, trail_seal
 from fleet.services.ticks import single_flight
+from fleet.services.weights_tick import weights_advance
 
 log = logging.getLogger(__name__)
 
@@ -32,12 +33,16 @@ def sweep() -> None:
 
 @shared_task(name="fleet.tasks.tick", ignore_result=True)
 def tick() -> None:
-    """Settle probes, end holds that ran out, and follow reachability. One part's failure stops no other."""
+    """Settle probes, end holds that ran out, follow reachability, carry copies of weights on.
+
+    One part's failure stops no other.
+    """
     failures = []
     parts: dict[str, Callable[[], Any]] = {
         "probes": _settle_probes,
         "holds": partial(_alone, "holds", holds_expire),
         "reach": partial(_alone, "reach", reach_settle),
+        "weights": partial(_alone, "weights", weights_advance),
     }
     for name, part in parts.items():
         try:

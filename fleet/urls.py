@@ -2,7 +2,20 @@
 
 from django.urls import path
 
-from fleet.views import acts, audit, evidence, jump, map, nodes, reader, replicas, settings, sign_in
+from fleet.views import (
+    acts,
+    audit,
+    evidence,
+    jump,
+    map,
+    nodes,
+    reader,
+    replicas,
+    settings,
+    sign_in,
+    weights,
+    weights_acts,
+)
 
 urlpatterns = [
     path("login/", sign_in.sign_in, name="login"),
@@ -14,6 +27,18 @@ urlpatterns = [
     path("fleet/table/", map.fleet_table, name="fleet-table"),
     path("nodes/<str:name>/", nodes.node, name="node"),
     path("nodes/<str:name>/probes/<int:pk>/raw/<str:section>/", nodes.probe_raw, name="probe-raw"),
+    path("weights/", weights.weights, name="weights"),
+    path("weights/add/", weights_acts.artefact_add, name="artefact-add"),
+    path("weights/<str:name>/", weights.artefact, name="artefact"),
+    path("weights/<str:name>/read/", weights_acts.artefact_read, name="artefact-read"),
+    path(
+        "weights/<str:name>/distribute/",
+        weights_acts.distribution_start,
+        name="distribution-start",
+    ),
+    path("weights/<str:name>/nodes/<str:node>/", weights_acts.holding_act, name="holding-act"),
+    path("distributions/<str:name>/", weights.distribution, name="distribution"),
+    path("distributions/<str:name>/act/", weights_acts.distribution_act, name="distribution-act"),
     path("replicas/", replicas.replica_list, name="replica-list"),
     path("evidence/<int:pk>/", evidence.evidence, name="evidence"),
     path("reader/", reader.reader, name="reader"),

@@ -5,7 +5,8 @@ from itertools import pairwise
 import pytest
 
 from fleet.execution import states
-from fleet.models import Node, Replica
+from fleet.models import Distribution, Holding, Node, Replica
+from fleet.rules.holdings import DISTRIBUTION_MOVES, HOLDING_MOVES
 from fleet.rules.lifecycles import NODE_MOVES, REPLICA_MOVES, node_path
 from fleet.rules.probe_verdict import state_after
 from fleet.rules.refusals import Conflict
@@ -25,6 +26,8 @@ from tests.factories import make_actor, make_node, make_nodes, make_pool, make_r
 TABLES = {
     "node": (NODE_MOVES, Node.State.values),
     "replica": (REPLICA_MOVES, Replica.State.values),
+    "holding": (HOLDING_MOVES, Holding.State.values),
+    "distribution": (DISTRIBUTION_MOVES, Distribution.State.values),
     "launch": (LAUNCH_MOVES, Launch.State.values),
     "release": (RELEASE_MOVES, Release.State.values),
     "gate": (GATE_MOVES, GateRun.State.values),

@@ -29,6 +29,11 @@ MAY_WRITE = {
     "host-key": {"admin"},
     "host-key-sign": {"approver", "admin"},
     "brake-clear": {"operator", "approver"},
+    "artefact-add": {"operator", "approver"},
+    "artefact-read": {"operator", "approver"},
+    "distribution-start": {"operator", "approver"},
+    "distribution-act": {"operator", "approver"},
+    "holding-act": {"operator", "approver"},
     "launch-plan": {"operator", "approver"},
     "launch-create": {"operator", "approver"},
     "launch-stop": {"operator", "approver"},
@@ -58,6 +63,7 @@ MAY_WRITE = {
 }
 SHELL_WRITES = {"login", "logout", "language", "theme"}
 ARGUMENTS = {
+    "node": "h100-own",
     "pk": 1,
     "section": "topo",
     "step": "stop",

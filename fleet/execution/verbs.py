@@ -16,6 +16,7 @@ from fleet.execution.exchanges import carry_out_exchange, check_exchange
 from fleet.execution.faults import scaled
 from fleet.execution.message import say
 from fleet.execution.models import Command, Subject
+from fleet.execution.one_time import one_time_secret
 from fleet.execution.output import Section
 from fleet.execution.remote import Body, Connection, PortFailed, ShimRefused
 from fleet.execution.shim_words import sentence_of
@@ -120,7 +121,8 @@ def carry_out(connection: Connection, call: Call) -> Outcome:
 
 
 def _start_lines(payload: dict[str, Any], subject: Subject | None) -> list[str]:
-    lines = wire.env_lines(payload.get("env") or {})
+    secrets = {name: one_time_secret(label) for name, label in _secret_labels(payload).items()}
+    lines = wire.env_lines({**(payload.get("env") or {}), **secrets})
     if payload.get("epoch") is not None:
         lines.append(wire.directive("epoch", int(payload["epoch"])))
     if subject and subject.plan_sha:
@@ -137,6 +139,14 @@ def _start_lines(payload: dict[str, Any], subject: Subject | None) -> list[str]:
             f"argv {argv!r:.80}: expected a command that does not begin with a dash"
         )
     return [*lines, *wire.argument_lines(argv)]
+
+
+def _secret_labels(payload: dict[str, Any]) -> dict[str, str]:
+    """Return the variables whose values are made now and stored nowhere: name -> label (one_time.py)."""
+    found = payload.get("secret_env") or {}
+    if not all(isinstance(label, str) and label for label in found.values()):
+        raise wire.WireError("secret_env: expected a label for each variable")
+    return found
 
 
 def _stop_lines(payload: dict[str, Any], subject: Subject | None) -> list[str]:

@@ -113,6 +113,31 @@ def seed_weights(lab: Path, node_dir: Path) -> None:
         (target / ".ready").write_text(json.dumps(releases.ready_record(files)))
 
 
+def restore_weights(lab: Path, node_dir: Path) -> None:
+    """Bring every seeded model of a node back to its birth; a lab without seeded models has nothing to bring."""
+    if not (node_dir / "root" / "models").is_dir():
+        return
+    for model in releases.MODELS:
+        source = model_directory(lab / STORE_MODELS, model)
+        target = model_directory(node_dir / "root" / "models", model)
+        files = releases.seed_manifest(model)
+        if not (source / "manifest.json").exists():
+            continue
+        if _inodes(source, files) != _inodes(target, files):
+            shutil.rmtree(target, ignore_errors=True)
+            os.makedirs(target)
+            _link_all([row["name"] for row in files], str(source), str(target))
+        state.replace_text(target / ".ready", json.dumps(releases.ready_record(files)))
+
+
+def _inodes(directory: Path, files: tuple[dict, ...]) -> dict[str, int]:
+    try:
+        found = {entry.name: entry.inode() for entry in os.scandir(directory)}
+    except FileNotFoundError:
+        return {}
+    return {row["name"]: found.get(row["name"], 0) for row in files}
+
+
 def _link_all(names: list[str], source: str, target: str) -> None:
     """Link files by plain strings: a fleet of 48 has 16,000 of them."""
     for name in names:

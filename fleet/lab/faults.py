@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from . import effects, state, views
+from . import effects, shelf, state, views
 from .effects import Site
 from .place import LabError
 from .sshd import NodeHost
@@ -181,6 +181,33 @@ TABLE = (
         apply=effects.drop_docker,
         undo=effects.restore_docker,
         signs=(Sign("view/docker.state", "^down$"),),
+    ),
+    Fault(
+        name="shard.corrupt",
+        about="one byte of a shard is turned; size, times and .ready stay",
+        apply=shelf.corrupt_shard,
+        undo=shelf.restore_shard,
+        arguments={"model": "deepseek-v4-flash", "n": 1},
+    ),
+    Fault(
+        name="shard.missing",
+        about="a shard is gone; .ready stays",
+        apply=shelf.remove_shard,
+        undo=shelf.restore_shard,
+        arguments={"model": "deepseek-v4-flash", "n": 1},
+    ),
+    Fault(
+        name="copy.slow",
+        about="copies to this node get `kbps` KiB/s",
+        apply=effects.only_told,
+        undo=effects.only_told,
+        arguments={"kbps": 64},
+    ),
+    Fault(
+        name="disk.full",
+        about="no file of more than 2 KiB can be copied to this node any more (ENOSPC)",
+        apply=effects.only_told,
+        undo=effects.only_told,
     ),
     Fault(
         name="gpu.missing",

@@ -282,6 +282,7 @@ class Lab:
         site.state = json.loads((site.directory / "birth.json").read_text())
         site.state["boot"] = boot
         faults.save(site)
+        birth.restore_weights(self.directory, site.directory)
 
     # -- faults and status -----------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 """Tables of the fleet. Written only by fleet/services."""
 
+from fleet.models.artefacts import Distribution, Holding, WeightsArtefact
 from fleet.models.evidence import Evidence
 from fleet.models.inventory import Fact, Gpu, Hold, Leaf, Node, Rack
 from fleet.models.people import Answered, RoleGrant
@@ -11,10 +12,12 @@ from fleet.models.trail import Tick, TrailEntry, TrailSeal
 __all__ = [
     "Answered",
     "Brake",
+    "Distribution",
     "Evidence",
     "Fact",
     "Gpu",
     "Hold",
+    "Holding",
     "KeyChange",
     "Leaf",
     "Member",
@@ -28,4 +31,5 @@ __all__ = [
     "Tick",
     "TrailEntry",
     "TrailSeal",
+    "WeightsArtefact",
 ]

@@ -65,6 +65,15 @@ PERMISSIONS: dict[str, Entry] = {
     "host-key-sign": Entry(write=SIGN | KEEP, scope="node", is_versioned=True),
     # its address names the brake that was read: one pulled since is not cleared unseen
     "brake-clear": Entry(write=ACT),
+    # weights; a stop must not wait for a fresh page: a distribution moves by itself
+    "weights": Entry(read=READ),
+    "artefact": Entry(read=READ),
+    "artefact-add": Entry(write=ACT),
+    "artefact-read": Entry(write=ACT),
+    "distribution": Entry(read=READ),
+    "distribution-start": Entry(write=ACT, is_start=True),
+    "distribution-act": Entry(write=ACT),
+    "holding-act": Entry(write=ACT, is_start=True),
     # units and their launches
     "replica-list": Entry(read=READ),
     "replica": Entry(read=READ, scope="replica"),
@@ -135,6 +144,8 @@ TOPICS: dict[str, tuple[str, str]] = {
     "fleet": ("fleet-map", ""),
     "inbox": ("inbox", ""),
     "audit": ("audit", ""),
+    "weights": ("weights", ""),
+    "weights-": ("artefact", ""),
     "node-": ("node", "node"),
     "replica-": ("replica", "replica"),
     "launch-": ("launch", "launch"),

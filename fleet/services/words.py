@@ -15,6 +15,7 @@ from fleet.rules.refusals import Refused
 REASON_MAX = 500
 GOLDEN_MAX = 60_000
 _FIELD_MAX = 200
+CHECKSUMS_MAX = 400_000  # 2,000 files of 200 characters each
 _MAXIMA = {
     "reason": REASON_MAX,
     "nodes": SELECTION_MAX,
@@ -27,6 +28,9 @@ _MAXIMA = {
     "args": 8000,
     "env": 8000,
     "golden": GOLDEN_MAX,
+    # the form of a weights artefact; an index names every tensor
+    "checksums": CHECKSUMS_MAX,
+    "index": CHECKSUMS_MAX * 20,
 }
 
 

@@ -25,6 +25,7 @@ from releases.rules import launch as rules
 from releases.rules.release import LAUNCHABLE as LAUNCHABLE_RELEASES
 from releases.services.drains import drain_ask, drain_cut, is_out_of_traffic
 from releases.services.launch_moves import launch_move
+from releases.services.weights_held import weights_refusals
 
 LAUNCHABLE = {
     Replica.State.PLANNED,
@@ -246,6 +247,7 @@ def _place_refusals(replica: Replica, release: Release, members: list[Member]) -
             for reason in node_refusals(member.node, held[member.node_id])
         ),
         *_revision_refusals(release, [member.node for member in members]),
+        *weights_refusals(release, [member.node for member in members]),
     ]
 
 

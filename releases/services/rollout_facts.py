@@ -16,6 +16,7 @@ from releases.rules.waves import AWAITING, PENDING, Strategy
 from releases.selectors.incidents import open_incidents
 from releases.services.launches import Preview, launch_preview, place_refusals
 from releases.services.spares import spare_floor, spares_usable
+from releases.services.weights_held import weights_refusals
 
 # A unit that is ready without traffic carries none of what was promised: its gate may have refused it.
 COUNTED = frozenset({"serving"})
@@ -70,7 +71,12 @@ def wave_refusals(rollout: Rollout, wave: Wave) -> tuple[str, ...]:
     found = unmet_of(guards(guard_facts(rollout, wave)))
     if wave.replica is None:
         return found
-    return (*found, *place_refusals(replica=wave.replica, release=rollout.new_release))
+    back: list[str] = []
+    if wave.old_release is not None:
+        seats = wave.replica.members.filter(released_at=None).select_related("node__host")
+        nodes = [seat.node for seat in seats]
+        back = weights_refusals(wave.old_release, nodes, is_rollback=True)
+    return (*found, *place_refusals(replica=wave.replica, release=rollout.new_release), *back)
 
 
 def out_of_bounds(rollout: Rollout, wave: Wave) -> tuple[str, ...]:

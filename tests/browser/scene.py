@@ -50,6 +50,7 @@ from tests.browser import (
     scene_releases,
     scene_rollouts,
     scene_runbooks,
+    scene_weights,
 )
 
 PASSWORD = "flotilla"
@@ -113,6 +114,7 @@ def draw() -> None:
     scene_rollouts.draw(CONTENT)
     scene_gateway.draw()
     scene_runbooks.draw(CONTENT)
+    scene_weights.draw()
     scene_rollouts.ask()
     trail()
     later = timezone.now() + timedelta(hours=1)  # nothing ticks here, and no page should say so

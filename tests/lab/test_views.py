@@ -10,7 +10,9 @@ from fleet.lab import faults, power, views
 from fleet.lab.node import Lab
 from fleet.lab.place import LabError
 
-NEED_A_RANK = ("rank.kill", "rank.hang")
+NEEDS = dict.fromkeys(("rank.kill", "rank.hang"), "no rank runs on GPU") | dict.fromkeys(
+    ("shard.corrupt", "shard.missing"), "has no model-00001"
+)
 OF_NODES = [fault for fault in faults.TABLE if "node" in fault.kinds]
 NOW = datetime(2026, 11, 29, 18, 38, 30, tzinfo=UTC)
 
@@ -33,8 +35,8 @@ def test_a_fault_shows_where_its_row_says_and_nowhere_else(
     before = all_views(host.directory)
     site = faults.open_site(paper.directory, host, NOW, {"launch": 600.0})
 
-    if fault.name in NEED_A_RANK:
-        with pytest.raises(LabError, match="no rank runs on GPU"):
+    if fault.name in NEEDS:
+        with pytest.raises(LabError, match=NEEDS[fault.name]):
             faults.put_on(site, fault, dict(fault.arguments), "f-0001")
     else:
         faults.put_on(site, fault, dict(fault.arguments), "f-0001")
@@ -49,7 +51,7 @@ def test_a_fault_shows_where_its_row_says_and_nowhere_else(
 
 @pytest.mark.parametrize(
     "fault",
-    [fault for fault in OF_NODES if fault.undo and fault.name not in NEED_A_RANK],
+    [fault for fault in OF_NODES if fault.undo and fault.name not in NEEDS],
     ids=lambda fault: fault.name,
 )
 def test_clearing_brings_every_view_back(

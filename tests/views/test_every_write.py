@@ -16,10 +16,22 @@ from django.db import models
 from django.urls import reverse
 from django.utils import timezone
 
-from fleet.models import Brake, Hold, KeyChange, Node, NodeProbe, Replica, TrailEntry
+from fleet.models import (
+    Brake,
+    Hold,
+    Holding,
+    KeyChange,
+    Node,
+    NodeProbe,
+    Replica,
+    TrailEntry,
+    WeightsArtefact,
+)
 from fleet.rules import policy
+from fleet.rules.fanout import Limits
 from fleet.rules.hostkeys import fingerprint
 from fleet.services.probes import probe_start
+from fleet.services.weights import artefact_add, distribution_start
 from releases.models import Approval, GateRun, Gateway, Launch, Release, Rollout
 from releases.services.gates import gate_start
 from releases.services.launches import launch_preview
@@ -130,6 +142,56 @@ def host_key_sign() -> Write:
 def brake_clear() -> Write:
     where = {"pk": Brake.objects.create(cause="too many").pk}
     return Write(("brake.clear",), where, said="brake.clear")
+
+
+# -- weights
+
+
+def an_artefact() -> WeightsArtefact:
+    node = a_node()
+    return artefact_add(
+        model="glm", revision="c" * 40, seed_node=node, actor=make_actor("bo"),
+        checksums=f"{'a' * 64}  x.safetensors\n5 x.safetensors",
+    )  # fmt: skip
+
+
+@write("artefact-add")
+def an_artefact_to_add() -> Write:
+    a_node()
+    return Write(
+        ("artefact.add",),
+        fields={"model": "glm", "revision": "c" * 40, "seed_node": "h100-001"},
+    )
+
+
+@write("artefact-read")
+def an_artefact_to_read() -> Write:
+    artefact = an_artefact()
+    WeightsArtefact.objects.update(state="failed")
+    return Write(("artefact.read",), {"name": artefact.public_id})
+
+
+@write("distribution-start")
+def a_distribution() -> Write:
+    where = {"name": an_artefact().public_id}
+    return Write(("distribution.start",), where, {"nodes": "h100-001"}, said="distribution.start")
+
+
+@write("distribution-act")
+def a_distribution_to_stop() -> Write:
+    run = distribution_start(
+        artefact=an_artefact(), nodes=[Node.objects.get()], limits=Limits(), actor=make_actor("bo")
+    )
+    where = {"name": run.public_id}
+    return Write(("distribution.cancel",), where, {"act": "cancel"}, said="distribution.cancel")
+
+
+@write("holding-act")
+def a_holding_to_verify() -> Write:
+    artefact = an_artefact()
+    Holding.objects.update(state="ready")
+    where = {"name": artefact.public_id, "node": "h100-001"}
+    return Write(("holding.verify",), where, {"act": "verify"})
 
 
 # -- units, launches, traffic
@@ -412,6 +474,7 @@ NEED_WORDS = {
     "hold-lift",
     "host-key",
     "brake-clear",
+    "distribution-act",
     "launch-stop",
     "endpoint-set",
     "endpoint-drain",

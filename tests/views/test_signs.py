@@ -9,7 +9,7 @@ import runbooks.marks  # noqa: F401 - it adds those of incidents and runs
 from fleet import marks
 from fleet.execution import states
 from fleet.execution.models import Host
-from fleet.models import Node, Replica
+from fleet.models import Distribution, Holding, Node, Replica, WeightsArtefact
 from fleet.rules.lifecycles import NODE_MOVES, REPLICA_MOVES
 from releases.models import Drain, Endpoint, GateRun, Launch, Release, Rollout, Wave
 from releases.views import log_drawn
@@ -21,6 +21,9 @@ DRAWN = set(re.findall(r'<symbol id="([\w-]+)"', SPRITE))
 STATES = {
     "node": set(NODE_MOVES) | set(Node.State.values),
     "replica": set(REPLICA_MOVES) | set(Replica.State.values),
+    "artefact": set(WeightsArtefact.State.values),
+    "holding": set(Holding.State.values),
+    "distribution": set(Distribution.State.values),
     "launch": set(Launch.State.values),
     "release": set(Release.State.values),
     "gate": set(GateRun.State.values),

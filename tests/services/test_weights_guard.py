@@ -1,0 +1,69 @@
+"""Launch and rollout ask whether the nodes hold the weights, the old ones too, once the revision is known."""
+
+import pytest
+
+from fleet.models import Holding, Node, Replica, WeightsArtefact
+from fleet.rules.message import said
+from releases.models import Release, Wave
+from releases.services.launches import place_refusals
+from releases.services.rollout_facts import wave_refusals
+from tests.rollouts import make_rollout, make_world
+
+pytestmark = pytest.mark.django_db
+
+
+def artefact_of(release: Release) -> WeightsArtefact:
+    model = release.content["model"]
+    return WeightsArtefact.objects.get_or_create(
+        model=model["slug"], revision=model["revision"], defaults={"state": "ready"}
+    )[0]
+
+
+def hold(release: Release, unit: Replica, state: str = "ready") -> None:
+    for node in Node.objects.filter(memberships__replica=unit):
+        Holding.objects.update_or_create(
+            node=node, artefact=artefact_of(release), defaults={"state": state}
+        )
+
+
+def about_weights(reasons) -> list[str]:
+    return [words for one in reasons if "WA-" in (words := said(one))]
+
+
+@pytest.fixture
+def world():
+    return make_world(units=2)
+
+
+def test_nothing_is_said_while_the_revision_is_no_known_artefact(world):
+    unit = Replica.objects.get(name="glm52-r1")
+    assert about_weights(place_refusals(replica=unit, release=world.new)) == []
+
+
+def test_a_launch_is_refused_with_each_node_that_does_not_hold_it(world):
+    unit = Replica.objects.get(name="glm52-r1")
+    artefact_of(world.new)
+    found = about_weights(place_refusals(replica=unit, release=world.new))
+    assert len(found) == len(unit.members.all())
+    assert "is not known to hold" in found[0]
+    hold(world.new, unit, "failed")
+    assert "(failed)" in about_weights(place_refusals(replica=unit, release=world.new))[0]
+    hold(world.new, unit)
+    assert about_weights(place_refusals(replica=unit, release=world.new)) == []
+
+
+def test_a_wave_waits_until_the_old_weights_are_there_to_go_back_to(world):
+    rollout = make_rollout(world)
+    wave = Wave.objects.exclude(replica=None).filter(rollout=rollout).first()
+    if wave is None:
+        wave = Wave.objects.create(
+            rollout=rollout, number=1, replica=Replica.objects.get(name="glm52-r1"), old_release=world.old
+        )  # fmt: skip
+    old = wave.old_release or world.old
+    wave.old_release = old
+    hold(world.new, wave.replica)
+    hold(old, wave.replica, "failed")
+    found = about_weights(wave_refusals(rollout, wave))
+    assert any("rollback" in one for one in found)
+    hold(old, wave.replica)
+    assert about_weights(wave_refusals(rollout, wave)) == []
