@@ -213,7 +213,7 @@ def read_arguments(fault: Fault, given: Mapping[str, Value]) -> dict:
 def put_on(site: Site, fault: Fault, arguments: dict, fault_id: str) -> None:
     """Apply a fault to a node and keep its row in the state and in faults.json."""
     arguments = dict(arguments)
-    row = {
+    row: dict = {
         "id": fault_id,
         "name": fault.name,
         "args": arguments,

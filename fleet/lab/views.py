@@ -195,6 +195,7 @@ def _sysroot(state: dict) -> dict[str, str]:
             f"MemAvailable:   {available_kb} kB\n"
         ),
     }
+    files["etc/os-release"] = f'PRETTY_NAME="{state["os"]["name"]}"\nID=ubuntu\n'
     rooted = {f"root/{name}": text for name, text in files.items()}
     return {_BOOT_ID: f"{state['boot']['id']}\n", **rooted}
 

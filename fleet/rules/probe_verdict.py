@@ -48,9 +48,11 @@ def judge_probe(
     cards: Sequence[CardSeen],
     commands: Mapping[str, str],
     expected_gpus: int,
+    name: str = "",
 ) -> Verdict:
-    """Judge what a probe read against the counts of the class."""
+    """Judge what a probe read against the counts of the class, and whether the node `name` answered."""
     findings = [
+        *_stranger(reading, name),
         *_count(reading, expected_gpus),
         *_cards(cards, reading),
         *_matrix(reading, expected_gpus),
@@ -98,6 +100,25 @@ def state_after(state: str, verdict: str, *, has_answered: bool) -> str:
     if verdict == PASS:
         return "ready"
     return "registered" if state == "registered" else "acceptance"
+
+
+def _stranger(reading: ProbeReading, name: str) -> Iterator[Finding]:
+    """An answer of another machine is no answer of this one, however good it is."""
+    told = next((fact.value for fact in reading.facts if fact.key == "hostname"), None)
+    if not name or not told or _short(told) == _short(name):
+        return
+    yield Finding(
+        check="hostname",
+        verdict=UNKNOWN,
+        expected=say("%(name)s answers as itself", name=name),
+        found=say("the machine calls itself %(told)s", told=told[:80]),
+        next=say("Compare address and name in the inventory, correct them, then probe again."),
+        section="hostname",
+    )
+
+
+def _short(name: str) -> str:
+    return name.partition(".")[0].lower()
 
 
 def _count(reading: ProbeReading, expected: int) -> Iterator[Finding]:

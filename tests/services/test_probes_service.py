@@ -11,6 +11,7 @@ from fleet.rules.refusals import NotAllowed, Refused
 from fleet.selectors.nodes import nodes_selected, placeable
 from fleet.services.probes import probe_cancel, probe_settle, probe_start
 from tests.factories import make_actor, make_node, make_nodes, make_person, make_pool, make_replica
+from tests.rules.test_probe import Section as Good
 from tests.rules.test_probe import sections as good_sections
 
 pytestmark = pytest.mark.django_db
@@ -22,9 +23,10 @@ def start(nodes: list[Node], name: str = "ana") -> ProbeRun:
 
 def answer(command: Command, **changed: bytes) -> None:
     """Let a node answer its probe like a good one, but for the named sections."""
+    good = good_sections(hostname=Good(f"{command.host.name}\n".encode()))
     packed = [
         Section(name=name, rc=seen.rc, ms=3, body=changed.get(name.replace("-", "_"), seen.body))
-        for name, seen in good_sections().items()
+        for name, seen in good.items()
     ]
     sections_pack(command.pk, packed).save()
     settle(command, states.SUCCEEDED, answer={"answer": "PROBE", "boot_id": "b-1"})

@@ -73,3 +73,14 @@ def parse_memlock(text: str) -> LockLimit | None:
         return LockLimit(None, True)
     kib = count(word, 2**53)
     return None if kib is None else LockLimit(kib * _KIB, False)
+
+
+def parse_prlimit_memlock(text: str) -> LockLimit | None:
+    """Read `prlimit --memlock --noheadings --raw --output SOFT`: bytes, or `unlimited`. Source: prlimit(1)."""
+    lines, ends = whole_lines(text)
+    filled = [line.text.strip() for line in lines if line.text.strip()]
+    word = filled[0] if ends and len(filled) == 1 else None
+    if word == "unlimited":
+        return LockLimit(None, True)
+    size = count(word, 2**63)
+    return None if size is None else LockLimit(size, False)
