@@ -1,4 +1,3 @@
-import re
 import uuid
 from datetime import timedelta
 
@@ -9,7 +8,7 @@ from fleet.execution.output import Section, sections_pack
 from fleet.models import Fact, Gpu, NodeProbe, ProbeRun
 from fleet.rules.hostkeys import fingerprint
 from fleet.services.hosts import host_key_accept
-from fleet.views.nodes import FACT_WORDS
+from fleet.views.node_facts import FACT_WORDS
 from tests.factories import (
     host_key,
     make_actor,
@@ -20,7 +19,7 @@ from tests.factories import (
     make_pool,
     make_replica,
 )
-from tests.views.conftest import ROOT
+from tests.rules.test_probe import judge, sections
 
 pytestmark = pytest.mark.django_db
 
@@ -181,7 +180,7 @@ def test_a_probe_without_an_answer_can_be_cancelled_from_the_page(signed_in, ana
         ("clock_offset", -8e-05, "s", "Clock offset", "−0.08 ms"),
         ("clock_offset", 2.5, "s", "Clock offset", "2.5 s"),
         ("clock_is_synchronised", True, "", "Clock synchronised", "yes"),
-        ("models", ["a"], "", "Models on disk", "1 value"),
+        ("models", [{"directory": "a"}], "", "Models on disk", "1 value"),
         ("memory_total", 2**40, "B", "Memory", "1,024.0 GiB"),
     ],
 )
@@ -193,7 +192,7 @@ def test_a_fact_is_named_and_measured_in_words(ana, key, value, unit, word, text
 
 
 def test_every_fact_that_a_probe_writes_has_words():
-    source = (ROOT / "fleet/rules/probe_reading.py").read_text(encoding="utf-8")
-    written = set(re.findall(r'"(\w+)": (?:_of\(|_rows\(|", "|word|count)', source))
-    assert len(written) > 12
+    reading, _, _ = judge(sections())
+    written = {fact.key for fact in reading.facts}
+    assert len(written) > 50
     assert written <= set(FACT_WORDS)
