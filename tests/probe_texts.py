@@ -130,8 +130,17 @@ def depth_texts() -> dict[str, str]:
         "numa": "available: 2 nodes (0-1)\nnode 0 cpus: 0 1 2 3\nnode 0 size: 1031680 MB\n"
         "node 0 free: 967680 MB\nnode 1 cpus: 4 5 6 7\nnode 1 size: 1031680 MB\n"
         "node 1 free: 967680 MB\nnode distances:\nnode   0   1\n  0:  10  21\n  1:  21  10\n",
-        "memlock": "unlimited\n",
+        "memlock": "Limit                     Soft Limit           Hard Limit           Units\n"
+        "Max locked memory         unlimited            unlimited            bytes\n",
         "os": 'PRETTY_NAME="Ubuntu 24.04.3 LTS"\nID=ubuntu\n',
         "hostname": "h100-001\n",
         "kernel-log": KERNEL_LOG,
     }  # fmt: skip
+
+
+def bundled(parts: dict[str, tuple[int, bytes]]) -> bytes:
+    """Several answers as the shell of a bundle prints them."""
+    return b"".join(
+        b"#> part %s\n%s\n#< part %d\n" % (name.encode(), body, rc)
+        for name, (rc, body) in parts.items()
+    )

@@ -104,7 +104,10 @@ TABLE = (
         apply=_low_memlock,
         undo=put_back,
         arguments={"kb": 8192},
-        signs=(Sign("view/memlock", "^8192$"),),
+        signs=(
+            Sign("view/memlock", "^8192$"),
+            Sign("root/proc/self/limits", r"^Max locked memory\s+8388608\s"),
+        ),
         outlives_boot=True,
     ),
     Fault(

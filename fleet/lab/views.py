@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 from .state import replace_text
-from .views_host import render_block_devices, render_numa, render_services
+from .views_host import render_block_devices, render_limits, render_numa, render_services
 from .views_nic import link_sysfs, render_counters, render_nics
 from .views_smi import (
     RC_LOST,
@@ -195,6 +195,8 @@ def _sysroot(state: dict) -> dict[str, str]:
             f"MemAvailable:   {available_kb} kB\n"
         ),
     }
+    files["proc/sys/kernel/hostname"] = f"{state['name']}\n"
+    files["proc/self/limits"] = render_limits(state)
     files["etc/os-release"] = f'PRETTY_NAME="{state["os"]["name"]}"\nID=ubuntu\n'
     rooted = {f"root/{name}": text for name, text in files.items()}
     return {_BOOT_ID: f"{state['boot']['id']}\n", **rooted}

@@ -57,3 +57,12 @@ def render_services(state: dict) -> str:
         "nvidia-persistenced": "active",
     }
     return "".join(f"{name} {word}\n" for name, word in rows.items())
+
+
+def render_limits(state: dict) -> str:
+    """Return the rows of /proc/self/limits that the state knows."""
+    memory, files = state["limits"]["memlock_kb"], state["limits"]["nofile"]
+    locked = memory if memory == "unlimited" else memory * 1024
+    rows = (("Max locked memory", locked, "bytes"), ("Max open files", files, "files"))
+    head = f"{'Limit':<26}{'Soft Limit':<21}{'Hard Limit':<21}Units\n"
+    return head + "".join(f"{name:<26}{n!s:<21}{n!s:<21}{unit}\n" for name, n, unit in rows)

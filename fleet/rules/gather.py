@@ -29,20 +29,24 @@ GPU_FIELDS = (
 PROBE_DEADLINE_S = 30.0
 # A driver or a daemon in trouble answers late or never; all that ask it must still end within the deadline.
 _CARD_S, _DOCKER_S, _HOST_S = 5.5, 3.5, 4.0
-# Scripts that go through files and devices; NODE_SYSROOT is empty on a real node.
-_OS = 'exec cat "${NODE_SYSROOT:-}/etc/os-release"'
-_RDMA_COUNTERS = (
-    'exec grep -rHs . "${NODE_SYSROOT:-}"/sys/class/infiniband/*/ports/*/counters '
-    '"${NODE_SYSROOT:-}"/sys/class/infiniband/*/ports/*/hw_counters'
+# A bundle asks tools that answer at once, in one shell: a section of its own costs as much as its tool.
+# Each answer stands between two lines that no tool prints; NODE_SYSROOT is empty on a real node.
+PART_BEGINS, PART_ENDS = "#> part ", "#< part "
+_BUNDLE = (
+    "r=${NODE_SYSROOT:-}; part() { printf "  # > part %s\n' "$1"; shift; "$@" 2>&1; printf '\n#< part %s\n' $?; }; '
+    'show() { while IFS= read -r line; do printf \'%s\\n\' "$line"; done <"$1"; }; '
 )
 # A driver counts a thousand things for each port; these tell of pauses and of what was lost.
-_ETHTOOL_COUNTERS = (
-    'for one in "${NODE_SYSROOT:-}"/sys/class/infiniband/*/device/net/*; do '
-    '[ -e "$one" ] || continue; echo "# ${one##*/}"; ethtool -S "${one##*/}" 2>&1; done | '
-    "grep -E '^#|statistics|_pause|pause_storm|discards_phy|_crc_errors|symbol_err|link_down'"
+_ETHTOOL = (
+    'pauses() { for one in "$r"/sys/class/infiniband/*/device/net/*; do [ -e "$one" ] || continue; '
+    'echo "# ${one##*/}"; ethtool -S "${one##*/}" 2>&1; done | '
+    "grep -E '^#|statistics|_pause|pause_storm|discards_phy|_crc_errors|symbol_err|link_down'; }; "
 )
 # The newest lines: a ring that is full of old ones would not fit into a section.
-_KERNEL_LOG = "dmesg --time-format iso 2>&1 | tail -c 200000"
+_KERNEL = "log() { dmesg --time-format iso 2>&1 | tail -c 200000; }; "
+_COUNTERS = (
+    '"$r"/sys/class/infiniband/*/ports/*/counters "$r"/sys/class/infiniband/*/ports/*/hw_counters'
+)
 
 
 @dataclass(frozen=True)
@@ -52,31 +56,61 @@ class Ask:
     section: str
     argv: tuple[str, ...]
     timeout_s: float = _HOST_S
-    # What a page calls a script; empty for a plain command.
-    title: str = ""
+    # A bundle's answers: name of each, and its command as a person would type it.
+    parts: tuple[tuple[str, str], ...] = ()
 
     @property
     def text(self) -> str:
         """The command as a person would type it, for pages and findings."""
-        return self.title or " ".join(self.argv)
+        return "; ".join(text for _, text in self.parts) or " ".join(self.argv)
 
 
+@dataclass(frozen=True)
+class _Part:
+    """One answer of a bundle: its name, what a person would type, what the shell runs."""
+
+    name: str
+    text: str
+    words: str = ""
+
+
+def _bundle(section: str, parts: tuple[_Part, ...], functions: str = "") -> Ask:
+    script = "; ".join(f"part {part.name} {part.words or part.text}" for part in parts)
+    argv = ("sh", "-c", f"{_BUNDLE}{functions}{script}")
+    return Ask(section, argv, parts=tuple((part.name, part.text) for part in parts))
+
+
+_LSBLK = "lsblk -J -b -o NAME,SIZE,TYPE,MOUNTPOINT,FSTYPE"
 _DEPTH = (
     Ask("gpu-report", ("nvidia-smi", "-q"), _CARD_S),
-    Ask("fabric-manager", ("systemctl", "is-active", "nvidia-fabricmanager")),
-    Ask("rdma-ports", ("ibstat",)),
-    Ask("rdma-netdevs", ("ibdev2netdev",)),
-    Ask("rdma-mtu", ("ibv_devinfo",)),
-    Ask("gids", ("show_gids",)),
-    Ask("links", ("ip", "-j", "addr")),
-    Ask("rdma-counters", ("sh", "-c", _RDMA_COUNTERS), title="grep -r . …/ports/*/{hw_,}counters"),
-    Ask("ethtool", ("sh", "-c", _ETHTOOL_COUNTERS), title="ethtool -S …"),
-    Ask("disks", ("lsblk", "-J", "-b", "-o", "NAME,SIZE,TYPE,MOUNTPOINT,FSTYPE")),
-    Ask("numa", ("numactl", "-H")),
-    Ask("memlock", ("prlimit", "--memlock", "--noheadings", "--raw", "--output", "SOFT")),
-    Ask("os", ("sh", "-c", _OS), title="cat /etc/os-release"),
-    Ask("hostname", ("uname", "-n")),
-    Ask("kernel-log", ("sh", "-c", _KERNEL_LOG), title="dmesg --time-format iso"),
+    _bundle(
+        "rdma",
+        (
+            _Part("rdma-ports", "ibstat"),
+            _Part("rdma-netdevs", "ibdev2netdev"),
+            _Part("rdma-mtu", "ibv_devinfo"),
+            _Part("gids", "show_gids"),
+            _Part("links", "ip -j addr"),
+            _Part("rdma-counters", "grep -r . {hw_,}counters", f"grep -rHs . {_COUNTERS}"),
+            _Part("ethtool", "ethtool -S", "pauses"),
+        ),
+        _ETHTOOL,
+    ),
+    _bundle(
+        "host",
+        (
+            _Part("fabric-manager", "systemctl is-active nvidia-fabricmanager"),
+            _Part("disks", _LSBLK),
+            _Part("numa", "numactl -H"),
+            _Part("memlock", "cat /proc/self/limits", 'show "$r"/proc/self/limits'),
+            _Part("os", "cat /etc/os-release", 'show "$r"/etc/os-release'),
+            _Part(
+                "hostname", "cat /proc/sys/kernel/hostname", 'show "$r"/proc/sys/kernel/hostname'
+            ),
+            _Part("kernel-log", "dmesg --time-format iso", "log"),
+        ),
+        _KERNEL,
+    ),
 )
 
 
@@ -115,5 +149,13 @@ def probe_payload(model_root: str) -> dict[str, Any]:
 
 
 def commands_of(model_root: str) -> dict[str, str]:
-    """Return the command of each section as a person would type it."""
-    return {ask.section: ask.text for ask in plan_probe(model_root)}
+    """Return the command of each answer, a bundle's parts one by one, as a person would type it."""
+    told: dict[str, str] = {}
+    for ask in plan_probe(model_root):
+        told.update(ask.parts or ((ask.section, ask.text),))
+    return told
+
+
+def bundles_of() -> dict[str, tuple[str, ...]]:
+    """Return the sections that hold several answers, with the names of these."""
+    return {ask.section: tuple(name for name, _ in ask.parts) for ask in _DEPTH if ask.parts}

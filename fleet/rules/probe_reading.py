@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fleet.readings import host_tools
-from fleet.readings.host.memory import parse_prlimit_memlock
+from fleet.readings.host.memory import parse_limits_memlock
 from fleet.readings.host.processors import parse_numactl_hardware
 from fleet.readings.nvidia_smi.listing import parse_listing
 from fleet.readings.nvidia_smi.query import parse_query
 from fleet.readings.text import decode
 from fleet.rules import probe_gpus, probe_host, probe_rdma
+from fleet.rules.bundles import open_bundles, place_facts
 from fleet.rules.gather import GPU_FIELDS
 from fleet.rules.message import say
 from fleet.rules.probe_facts import (
@@ -45,13 +46,15 @@ def read_probe(
 ) -> ProbeReading:
     """Read every section that `commands` asked for; a missing one is a problem like any other."""
     reading = ProbeReading()
+    answers = open_bundles(sections)
     for name, command in commands.items():
-        section = sections.get(name)
+        section = answers.get(name)
         problem = "" if _may_be_read(name, section) else _why_not(command, section)
         text = decode(section.body) if section is not None else ""
         _READERS[name](reading, name, text, problem, command)
     probe_rdma.join_ports(reading)
     probe_host.name_model_root(reading, commands.get("model-disk", ""))
+    place_facts(reading)
     if boot_id:
         reading.facts.append(FactSeen("boot_id", boot_id, "", ttl_s=DAY_S))
     return reading
@@ -159,7 +162,7 @@ _READERS: dict[str, Reader] = {
         parse_numactl_hardware, lambda nodes: {"numa_nodes": probe_host.numa_rows(nodes)}
     ),
     "memlock": simple(
-        parse_prlimit_memlock, lambda limit: {"memlock_kb": probe_host.memlock_kb(limit)}
+        parse_limits_memlock, lambda limit: {"memlock_kb": probe_host.memlock_kb(limit)}
     ),
     "os": simple(host_tools.parse_os_release, lambda word: {"os": word}),
     "hostname": simple(host_tools.parse_hostname, lambda word: {"hostname": word}),

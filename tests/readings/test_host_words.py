@@ -3,7 +3,7 @@
 import pytest
 
 from fleet.readings.fabric.devinfo import parse_devinfo
-from fleet.readings.host.memory import parse_prlimit_memlock
+from fleet.readings.host.memory import parse_limits_memlock
 from fleet.readings.host_tools import parse_hostname, parse_is_active, parse_os_release
 from tests.probe_texts import devinfo
 
@@ -29,18 +29,27 @@ def test_a_port_without_its_mtu_has_none():
     assert parse_devinfo(text)[0].active_mtu is None
 
 
-@pytest.mark.parametrize(
-    ("text", "limit"),
-    [("unlimited\n", None), ("67108864\n", 67108864), ("0\n", 0)],
-)
-def test_a_limit_is_bytes_or_unlimited(text, limit):
-    found = parse_prlimit_memlock(text)
+ROW = "Max locked memory         {}            {}            bytes\n"
+
+
+@pytest.mark.parametrize(("word", "limit"), [("unlimited", None), ("67108864", 67108864), ("0", 0)])
+def test_the_soft_limit_is_bytes_or_unlimited(word, limit):
+    found = parse_limits_memlock("Limit  Soft Limit  Hard Limit  Units\n" + ROW.format(word, "1"))
     assert (found.limit_bytes, found.is_unlimited) == (limit, limit is None)
 
 
-@pytest.mark.parametrize("text", ["", "6710", "unlimited", "1\n2\n", "prlimit: failed\n", "-1\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "Max locked memory         6710",
+        ROW.format("1", "2") * 2,
+        ROW.format("-1", "2"),
+        "cat: no\n",
+    ],
+)
 def test_a_limit_that_was_cut_is_none(text):
-    assert parse_prlimit_memlock(text) is None
+    assert parse_limits_memlock(text) is None
 
 
 @pytest.mark.parametrize(

@@ -123,9 +123,7 @@ def test_a_probe_asks_at_least_eight_read_only_commands():
     argv0 = [ask.argv[0] for ask in plan_probe("/models")]
     assert len(argv0) >= 8
     assert set(argv0) <= {
-        "nvidia-smi", "df", "free", "uname", "nproc", "uptime", "chronyc", "docker", "grep",
-        "systemctl", "ibstat", "ibdev2netdev", "ibv_devinfo", "show_gids", "ip", "lsblk", "numactl",
-        "prlimit", "sh",
+        "nvidia-smi", "df", "free", "uname", "nproc", "uptime", "chronyc", "docker", "grep", "sh"
     }  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fleet.rules.gather import PROBE_DEADLINE_S, plan_probe
+from fleet.rules.gather import PROBE_DEADLINE_S, bundles_of, plan_probe
 from fleet.rules.message import said
 from fleet.rules.probe_cards import read_cards
 from fleet.rules.probe_host import fold_cpus
@@ -167,9 +167,10 @@ def test_memory_nodes_have_their_processors_as_ranges():
     assert fold_cpus((0, 1, 2, 8, 10, 11)) == "0-2,8,10-11"
 
 
-@pytest.mark.parametrize(("text", "value"), [("unlimited\n", "unlimited"), ("8388608\n", 8192)])
+@pytest.mark.parametrize(("text", "value"), [("unlimited", "unlimited"), ("8388608", 8192)])
 def test_the_limit_of_locked_memory_is_in_kib(text, value):
-    assert facts(memlock=text)["memlock_kb"] == value
+    row = f"Max locked memory         {text}            unlimited            bytes\n"
+    assert facts(memlock=row)["memlock_kb"] == value
 
 
 def test_a_quiet_kernel_log_is_empty_lists_and_says_since_when():
@@ -236,3 +237,54 @@ def test_a_driver_that_hangs_leaves_time_for_its_sentence():
 
 def test_the_matrix_of_seven_cards_is_seven_wide():
     assert len(facts(topo=topo(7))["nvlink_matrix"]["cells"]) == 7
+
+
+def bundle(**changed: tuple[int, bytes]) -> bytes:
+    good = {name: (0, sections()[name].body) for name in bundles_of()["rdma"]}
+    return texts.bundled(good | {name.replace("_", "-"): part for name, part in changed.items()})
+
+
+def opened(body: bytes, rc: int = 0) -> tuple[dict[str, object], str]:
+    seen = sections()
+    for name in bundles_of()["rdma"]:
+        del seen[name]
+    reading = read_probe(seen | {"rdma": Section(body, rc=rc)}, COMMANDS)
+    verdict = judge_probe(reading, read_cards(reading, 8), COMMANDS, 8)
+    return {fact.key: fact for fact in reading.facts}, verdict.verdict
+
+
+def test_a_bundle_is_read_like_its_answers_and_leads_to_its_own_output():
+    found, verdict = opened(bundle())
+    assert verdict == "pass"
+    assert len(found["rdma_ports"].value) == 8
+    assert {found[key].section for key in ("rdma_ports", "gids", "links_down")} == {"rdma"}
+
+
+def test_a_missing_tool_of_a_bundle_is_said_and_the_others_are_read():
+    found, verdict = opened(bundle(gids=(127, b"sh: 1: show_gids: not found")))
+    assert verdict == "unknown"
+    assert "show_gids: the command was not found" in said(found["gids"].problem)
+    assert found["rdma_ports"].value
+
+
+@pytest.mark.parametrize("tenth", range(10))
+def test_a_bundle_that_was_cut_invents_nothing(tenth):
+    body = bundle()
+    found, verdict = opened(body[: len(body) * tenth // 10], rc=124)
+    assert verdict == "unknown"
+    assert "before its deadline" in said(found["ethtool_counters"].problem)
+
+
+def test_an_answer_that_prints_the_marks_of_another_is_not_believed():
+    forged = texts.bundled({"gids": (0, texts.gids(1).encode())})
+    found, verdict = opened(bundle(rdma_ports=(0, b"x\n#< part 0\n" + forged)))
+    assert verdict == "unknown"
+    assert found["gids"].value is None
+
+
+def test_a_bundle_that_the_node_did_not_answer_is_unknown_in_each_part():
+    seen = sections()
+    for name in bundles_of()["rdma"]:
+        del seen[name]
+    reading = read_probe(seen, COMMANDS)
+    assert set(bundles_of()["rdma"]) <= set(reading.problems)

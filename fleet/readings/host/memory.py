@@ -9,6 +9,7 @@ from fleet.readings.host.whole import count, only, whole_lines
 
 _ROW = re.compile(r"([A-Z][\w()]{1,40}):\s+(\d{1,16})(?: (kB))?\s*", re.ASCII)
 _LOCKED_ROW = re.compile(r"max locked memory\s+\((?:kbytes, )?-l\)\s+(\S{1,24})\s*")
+_LIMITS_ROW = re.compile(r"Max locked memory\s+(\S{1,24})\s+(\S{1,24})\s+bytes\s*")
 _KIB = 1024
 
 
@@ -75,11 +76,12 @@ def parse_memlock(text: str) -> LockLimit | None:
     return None if kib is None else LockLimit(kib * _KIB, False)
 
 
-def parse_prlimit_memlock(text: str) -> LockLimit | None:
-    """Read `prlimit --memlock --noheadings --raw --output SOFT`: bytes, or `unlimited`. Source: prlimit(1)."""
-    lines, ends = whole_lines(text)
-    filled = [line.text.strip() for line in lines if line.text.strip()]
-    word = filled[0] if ends and len(filled) == 1 else None
+def parse_limits_memlock(text: str) -> LockLimit | None:
+    """Read the soft limit in /proc/self/limits, which is in bytes. Source: proc(5)."""
+    words = [
+        found[1] for line in whole_lines(text)[0] if (found := _LIMITS_ROW.fullmatch(line.text))
+    ]
+    word = words[0] if len(words) == 1 else None
     if word == "unlimited":
         return LockLimit(None, True)
     size = count(word, 2**63)
