@@ -33,7 +33,8 @@ _CARD_S, _DOCKER_S, _HOST_S = 5.5, 3.5, 4.0
 # Each answer stands between two lines that no tool prints; NODE_SYSROOT is empty on a real node.
 PART_BEGINS, PART_ENDS = "#> part ", "#< part "
 _BUNDLE = (
-    "r=${NODE_SYSROOT:-}; part() { printf "  # > part %s\n' "$1"; shift; "$@" 2>&1; printf '\n#< part %s\n' $?; }; '
+    "r=${NODE_SYSROOT:-}; "
+    "part() { printf '#> part %s\\n' \"$1\"; shift; \"$@\" 2>&1; printf '\\n#< part %s\\n' $?; }; "
     'show() { while IFS= read -r line; do printf \'%s\\n\' "$line"; done <"$1"; }; '
 )
 # A driver counts a thousand things for each port; these tell of pauses and of what was lost.

@@ -62,12 +62,21 @@ class ProbeReading:
     problems: dict[str, str] = field(default_factory=dict)
 
 
+def counts_cards(listing: Listing) -> bool:
+    """Whether a list tells how many cards there are: it has some, or says that there is none."""
+    return bool(listing.gpus) or any(
+        s.kind in ("no_devices", "lost_gpu") for s in listing.sentences
+    )
+
+
 def unreadable(command: str, text: str) -> str:
+    """Say that an answer was not understood, with its first line."""
     line = first_line(text) or "-"
     return say("%(command)s: the answer was not understood: %(line)s", command=command, line=line)
 
 
 def first_line(text: str) -> str:
+    """Return the first line that says anything."""
     for line in number_lines(text[:4000]):
         if line.text.strip():
             return line.text.strip()[:_TEXT_SHOWN]
@@ -82,6 +91,7 @@ def add(
     units: Mapping[str, str] | None = None,
     ttl_s: float = DAY_S,
 ) -> None:
+    """File the facts of one section; with a `problem` they have no value and the section is unread."""
     if problem:
         reading.problems[section] = problem
     for key, value in values.items():
@@ -110,8 +120,10 @@ def simple(
 
 
 def of(found: Any, attribute: str) -> Any:
+    """Return an attribute of what was read, None when nothing was."""
     return None if found is None else getattr(found, attribute)
 
 
 def as_rows(found: Any) -> list[dict[str, Any]] | None:
+    """Return dataclasses as plain objects."""
     return None if found is None else [asdict(row) for row in found]

@@ -27,6 +27,7 @@ from fleet.rules.probe_facts import (
     SectionSeen,
     add,
     as_rows,
+    counts_cards,
     first_line,
     of,
     simple,
@@ -85,6 +86,12 @@ def _listing(reading: ProbeReading, name: str, text: str, problem: str, command:
     if found is not None and not (found.gpus or found.sentences):
         problem, found = unreadable(command, text), None
     reading.listing = found
+    if found is not None and not counts_cards(found):
+        # The tool could not ask the driver: that is not the same as a node without cards.
+        why = say("%(command)s: %(said)s", command=command, said=found.sentences[0].text[:160])
+        for key in ("gpu_count", "gpu_name"):
+            reading.facts.append(FactSeen(key, None, name, "", why))
+        return
     count = len(found.gpus) if found else None
     names = sorted({gpu.name for gpu in found.gpus}) if found else []
     add(reading, name, problem, {"gpu_count": count, "gpu_name": ", ".join(names) or None})

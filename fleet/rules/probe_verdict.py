@@ -13,7 +13,7 @@ from typing import Any
 from fleet.readings.nvidia_smi.sentences import HARDWARE_KINDS, Sentence
 from fleet.rules.message import say
 from fleet.rules.probe_cards import FAILED, CardSeen
-from fleet.rules.probe_reading import ProbeReading
+from fleet.rules.probe_facts import ProbeReading, counts_cards
 
 PASS, FAIL, UNKNOWN = "pass", "fail", "unknown"
 _NAMED_MAX = 3
@@ -122,7 +122,8 @@ def _short(name: str) -> str:
 
 
 def _count(reading: ProbeReading, expected: int) -> Iterator[Finding]:
-    if reading.listing is None or len(reading.listing.gpus) == expected:
+    listing = reading.listing
+    if listing is None or len(listing.gpus) == expected or not counts_cards(listing):
         return
     found = len(reading.listing.gpus)
     yield Finding(

@@ -44,6 +44,7 @@ function filled(line,   field, out) {
   while (match(line, /\{[^}]*\}/)) {
     field = substr(line, RSTART, RLENGTH)
     out = out substr(line, 1, RSTART - 1) value[field]
+    if (value[field] ~ /^\[/) return out  # a sentence in place of a value has no unit
     line = substr(line, RSTART + RLENGTH)
   }
   return out line
