@@ -125,7 +125,7 @@ def _count(reading: ProbeReading, expected: int) -> Iterator[Finding]:
     listing = reading.listing
     if listing is None or len(listing.gpus) == expected or not counts_cards(listing):
         return
-    found = len(reading.listing.gpus)
+    found = len(listing.gpus)
     yield Finding(
         check="gpu-count",
         verdict=FAIL,

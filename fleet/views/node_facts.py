@@ -225,7 +225,13 @@ def _disks(value: Any) -> str:
     return ", ".join(f"{n} × {size}" for size, n in counts.most_common()) or _("none")
 
 
+def _stamp(value: Any) -> str:
+    """A stamp of the kernel without its fractions; any other is shown as the node printed it."""
+    return str(value).replace(",000000+00:00", " UTC").replace("T", " ", 1)
+
+
 _SPECIAL = {
+    "kernel_log_from": _stamp,
     "link_mtu": _mtus,
     "xids": _events("code", "bus"),
     "sxids": _events("code", "switch"),
