@@ -12,9 +12,9 @@ from datetime import datetime
 from pathlib import Path
 
 from . import containers, gateway, keys, power, procs, state
+from .hardware import GPUS
 from .place import LabError
 from .sshd import NodeHost, prepare_machine
-from .state import GPUS
 
 
 @dataclass

@@ -3,8 +3,11 @@
 It says which unit a node was bought for; what runs where is the console's knowledge.
 """
 
+import json
+import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 LARGEST_FLEET = 48
 NODES_PER_LEAF = 8
@@ -88,6 +91,27 @@ def fabric_table(places: list[Place]) -> dict:
         "loss_ratio": {},
         "paused": [],
     }
+
+
+def loss_key(node: str, device: str) -> str:
+    """Return the name under which fabric.json keeps the loss of one link, "h100-028/mlx5_3"."""
+    return f"{node}/{device}"
+
+
+def read_fabric(lab: Path) -> dict:
+    """Return fabric.json: what no node can see of the network, and every transfer over it meets.
+
+    `loss_ratio`: link to the share of packets that it loses; `cables[].gbps`: what a cable really
+    carries; `leaves[].oversub`: how often a leaf's uplinks are sold; `paused`: links that stand still.
+    """
+    return json.loads((lab / "fabric.json").read_text())
+
+
+def write_fabric(lab: Path, table: dict) -> None:
+    """Replace fabric.json in one step."""
+    fresh = lab / "fabric.json.new"
+    fresh.write_text(json.dumps(table, indent=1))
+    os.rename(fresh, lab / "fabric.json")
 
 
 def _cables(places: list[Place]) -> Iterator[dict]:

@@ -4,50 +4,16 @@ LAB.md section 6 is the list to grow into; a row enters with the first detector 
 """
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
-from . import effects, shelf, state, views
+from . import effects, faults_gpu, faults_host, faults_network, shelf, state, views
 from .effects import Site
+from .fault import BOOT_ID, BOOT_VIEWS, KERNEL_VIEWS, Fault, Sign, Value
 from .place import LabError
 from .sshd import NodeHost
 
-Value = int | float | str
-Act = Callable[[Site, dict], None]
-
-
-@dataclass(frozen=True)
-class Sign:
-    """A view (path below the node's directory) and what it must show after the fault."""
-
-    view: str
-    pattern: str
-
-
-@dataclass(frozen=True)
-class Fault:
-    """One row; `arguments` maps a name to its default value, which also gives its type."""
-
-    name: str
-    about: str
-    apply: Act
-    undo: Act | None = None
-    arguments: Mapping[str, Value] = field(default_factory=dict)
-    signs: tuple[Sign, ...] = ()
-    # Views that may change besides those of the signs; every other view must stay as it is.
-    also: tuple[str, ...] = ()
-    # Why it cannot be undone, and what would; empty when `undo` does it.
-    cannot_undo: str = ""
-    # The kinds of host that can have it.
-    kinds: tuple[str, ...] = ("node",)
-    # False for a fault that is over at once: it leaves no row behind.
-    is_lasting: bool = True
-
-
-BOOT_VIEWS = ("view/boot", "view/dmesg", "view/dmesg.T", "view/kernel.iso")
-BOOT_ID = "root/proc/sys/kernel/random/boot_id"
 GPU_LIST = ("view/smi.L", "view/smi.tsv", "view/topo.m", "view/docker.gpus")
 LOST = r"Unable to determine the device handle for GPU\d: 0000:[0-9A-F]{2}:00\.0: Unknown Error"
 ANY_HOST = ("node", "gateway")
@@ -180,7 +146,10 @@ TABLE = (
         about="the docker daemon is gone; engines live on",
         apply=effects.drop_docker,
         undo=effects.restore_docker,
-        signs=(Sign("view/docker.state", "^down$"),),
+        signs=(
+            Sign("view/docker.state", "^down$"),
+            Sign("view/services", "^docker failed$"),
+        ),
     ),
     Fault(
         name="shard.corrupt",
@@ -229,9 +198,12 @@ TABLE = (
             Sign("view/topo.m", f"^{LOST}$"),
             Sign("view/kernel.iso", r"kernel: NVRM: Xid \(PCI:0000:4e:00\): 79, pid="),
         ),
-        also=(*GPU_LIST, *BOOT_VIEWS[1:], "view/smi.L.rc", "view/topo.m.rc"),
+        also=(*GPU_LIST, *KERNEL_VIEWS, "view/smi.L.rc", "view/topo.m.rc"),
         cannot_undo="reboot the node",
     ),
+    *faults_gpu.TABLE,
+    *faults_network.TABLE,
+    *faults_host.TABLE,
 )
 FAULTS = {fault.name: fault for fault in TABLE}
 
@@ -268,12 +240,14 @@ def read_arguments(fault: Fault, given: Mapping[str, Value]) -> dict:
 def put_on(site: Site, fault: Fault, arguments: dict, fault_id: str) -> None:
     """Apply a fault to a node and keep its row in the state and in faults.json."""
     arguments = dict(arguments)
-    row = {
+    row: dict = {
         "id": fault_id,
         "name": fault.name,
         "args": arguments,
         "since": state.time_text(site.now),
     }
+    if fault.outlives_boot:
+        row["outlives_boot"] = True
     fault.apply(site, arguments)
     if fault.is_lasting:
         site.state["faults"].append(row)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from hashlib import sha1, sha256, shake_256
 
-from .state import DRIVER, VBIOS
+from .hardware import DRIVER, VBIOS
 
 SIZE_SCALE = 655_360
 SMALLEST_SHARD_BYTES = 4096

@@ -6,35 +6,13 @@ Values are LAB.md section 2; numbers without a source are invented for the rehea
 import copy
 import json
 import os
-import uuid
 from datetime import UTC, datetime
-from hashlib import sha256
 from pathlib import Path
 
+from .boot_log import boot_lines
+from .draws import draw, draw_uuid
 from .fabric import Place, place_record
-
-GPUS = 8
-BUSES = ("1A", "2A", "3C", "4E", "9A", "AA", "BC", "CE")
-NIC_BUSES = ("1B", "2B", "3D", "4F", "9B", "AB", "BD", "CF")
-DRIVER = "570.172.08"
-VBIOS = "96.00.89.00.01"
-NAMESPACE = uuid.UUID("7d0e2a54-5d6c-5a55-9d5c-0f6f6c61620a")
-
-
-def draw(seed: int, *keys: object) -> int:
-    """Return a repeatable 48-bit number for the seed and any keys."""
-    text = "/".join(map(str, (seed, *keys)))
-    return int.from_bytes(sha256(text.encode()).digest()[:6], "big")
-
-
-def draw_uuid(seed: int, *keys: object) -> str:
-    """Return a repeatable UUID for the seed and any keys."""
-    return str(uuid.uuid5(NAMESPACE, "/".join(map(str, (seed, *keys)))))
-
-
-def spread(seed: int, low: float, high: float, *keys: object) -> float:
-    """Return a repeatable value between `low` and `high` with two decimals."""
-    return round(low + (high - low) * (draw(seed, *keys) % 10_000) / 9_999, 2)
+from .hardware import DRIVER, GPUS, born_disks, born_gpu, born_nics, born_switches
 
 
 def boot_record(seed: int, name: str, count: int, reason: str, now: datetime) -> dict:
@@ -55,7 +33,7 @@ def time_text(now: datetime) -> str:
 def born_state(place: Place, seed: int, now: datetime) -> dict:
     """Return the gold state of a node just switched on."""
     name = place.name
-    return {
+    state = {
         "v": 1,
         "seed": seed,
         **place_record(place),
@@ -69,63 +47,23 @@ def born_state(place: Place, seed: int, now: datetime) -> dict:
         "limits": {"memlock_kb": "unlimited", "nofile": 1048576},
         "shm": {"total_gib": 1007.5, "used_gib": 0.6},
         "model_disk": {"total_gib": 14336},
-        "driver": {"version": DRIVER, "cuda": "12.8", "fabricmanager": "active"},
+        "disks": born_disks(),
+        "driver": {
+            "version": DRIVER,
+            # What the tools are linked against; it differs until the reboot after an upgrade.
+            "library": DRIVER,
+            "gsp_firmware": DRIVER,
+            "cuda": "12.8",
+            "fabricmanager": "active",
+        },
         "docker": {"version": "27.5.1", "state": "ok"},
-        "gpu": [_born_gpu(seed, name, index) for index in range(GPUS)],
-        "nic": [_born_nic(seed, name, rail) for rail in range(GPUS)] + [_front_nic(seed, name)],
-        "kernel_log": [],
+        "gpu": [born_gpu(seed, name, index) for index in range(GPUS)],
+        "nvswitch": born_switches(),
+        "nic": born_nics(seed, name, place.number, place.address),
         "faults": [],
     }
-
-
-def _born_gpu(seed: int, name: str, index: int) -> dict:
-    key = (name, "gpu", index)
-    return {
-        "index": index,
-        "minor": index,
-        "bus": BUSES[index],
-        "uuid": f"GPU-{draw_uuid(seed, *key)}",
-        "serial": f"{1650000000000 + draw(seed, *key, 'serial') % 10**10}",
-        "name": "NVIDIA H100 80GB HBM3",
-        "health": "ok",
-        "sticky": False,
-        "memory": {"total_mib": 81559, "reserved_mib": 551, "used_mib": 1},
-        "clock": {"sm": 345, "mem": 2619, "max_sm": 1980, "max_mem": 2619},
-        "power": {"draw_w": spread(seed, 70, 76, *key, "power"), "limit_w": 700},
-        "temperature": {
-            "gpu": 30 + draw(seed, *key, "t") % 5,
-            "memory": 42 + draw(seed, *key, "m") % 5,
-        },
-        "utilization": {"gpu": 0, "memory": 0},
-        "reasons": 0x1,
-        "ecc": {"corrected": 0, "uncorrected": 0},
-        "remapped": {"correctable": 0, "uncorrectable": 0, "pending": False, "failure": False},
-        "recovery_action": "None",
-        "xids": [],
-    }
-
-
-def _born_nic(seed: int, name: str, rail: int) -> dict:
-    guid = f"{0x5C25730300000000 + draw(seed, name, 'nic', rail) % 2**32:016x}"
-    return {
-        "device": f"mlx5_{rail}",
-        "bus": NIC_BUSES[rail],
-        "guid": guid,
-        "socket": rail // 4,
-        "port": "up",
-        "rate_gbps": 400,
-    }
-
-
-def _front_nic(seed: int, name: str) -> dict:
-    return {
-        **_born_nic(seed, name, 7),
-        "bus": "60",
-        "device": "mlx5_8",
-        "socket": 0,
-        "rate_gbps": 100,
-        "guid": f"{0x5C25730300000000 + draw(seed, name, 'front') % 2**32:016x}",
-    }
+    state["kernel_log"] = boot_lines(state)
+    return state
 
 
 def power_cycled(state: dict, reason: str, now: datetime) -> dict:
@@ -137,15 +75,36 @@ def power_cycled(state: dict, reason: str, now: datetime) -> dict:
     after["reach"] = "up"
     if "docker" in after:
         after["docker"]["state"] = "ok"
-    after["kernel_log"] = []
-    after["faults"] = [row for row in state["faults"] if row["args"].get("sticky")]
+    after["faults"] = [row for row in state["faults"] if outlives_boot(row)]
     for gpu in after.get("gpu", ()):
-        if gpu["health"] != "ok" and not gpu["sticky"]:
-            gpu.update(health="ok", recovery_action="None")
-        gpu["xids"] = []
-        gpu["ecc"] = {"corrected": 0, "uncorrected": 0}
-        gpu["remapped"]["pending"] = False
+        _restart_gpu(gpu)
+    for switch in after.get("nvswitch", ()):
+        switch.update(state="ok", fatal=False, sxids=[])
+    if "driver" in after:
+        after["driver"].update(library=after["driver"]["version"], fabricmanager="active")
+    after["kernel_log"] = boot_lines(after) if "gpu" in after else []
     return after
+
+
+def outlives_boot(row: dict) -> bool:
+    """Whether a fault is still there after a power cycle: a cable, a setting, a broken card."""
+    return bool(row.get("outlives_boot") or row["args"].get("sticky"))
+
+
+def _restart_gpu(gpu: dict) -> None:
+    if gpu["health"] != "ok" and not gpu["sticky"]:
+        gpu.update(health="ok", recovery_action="None")
+    gpu["xids"] = []
+    gpu["ecc"].update(corrected=0, uncorrected=0)
+    # A start puts a spare row in place of the one that was marked.
+    gpu["remapped"]["uncorrectable"] += gpu["remapped"]["pending"]
+    gpu["remapped"]["pending"] = False
+    gpu["nvlink"] = {"down": [], "errors": 0}
+    # What had made it hot or slow ends with the power.
+    gpu["clock"]["sm"], gpu["reasons"] = 345, 0x1
+    gpu["power"]["limit_w"] = gpu["power"]["max_w"]
+    gpu["fabric"] = {"state": "Completed", "status": "Success"}
+    gpu["temperature"]["gpu"] = min(gpu["temperature"]["gpu"], 34)
 
 
 def read_state(node_dir: Path) -> dict:

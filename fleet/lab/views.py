@@ -11,16 +11,22 @@ from datetime import datetime
 from pathlib import Path
 
 from .state import replace_text
+from .views_host import render_block_devices, render_limits, render_numa, render_services
+from .views_nic import link_sysfs, render_counters, render_nics
 from .views_smi import (
     RC_LOST,
+    RC_MISMATCH,
     lost_gpus,
     present_gpus,
     render_list,
+    render_mismatch,
     render_snapshot,
     render_topology,
 )
 
 GIB = 1 << 30
+# Views that a healthy node does not have.
+PASSING = ("*.rc", "smi.down")
 _BOOT_ID = "root/proc/sys/kernel/random/boot_id"
 
 
@@ -44,6 +50,14 @@ def _tool_views(state: dict) -> Iterator[tuple[str, str]]:
     if lost_gpus(state):
         yield "smi.L.rc", f"{RC_LOST}\n"
         yield "topo.m.rc", f"{RC_LOST}\n"
+    if sentence := render_mismatch(state):
+        yield "smi.down", sentence
+        yield "smi.down.rc", f"{RC_MISMATCH}\n"
+    yield "nic.tsv", render_nics(state)
+    yield "counters.tsv", render_counters(state)
+    yield "lsblk.json", render_block_devices(state)
+    yield "numactl", render_numa(state)
+    yield "services", render_services(state)
     yield "memlock", f"{state['limits']['memlock_kb']}\n"
     yield "nofile", f"{state['limits']['nofile']}\n"
     yield "cores", f"{state['cpu']['sockets'] * state['cpu']['cores']}\n"
@@ -181,6 +195,9 @@ def _sysroot(state: dict) -> dict[str, str]:
             f"MemAvailable:   {available_kb} kB\n"
         ),
     }
+    files["proc/sys/kernel/hostname"] = f"{state['name']}\n"
+    files["proc/self/limits"] = render_limits(state)
+    files["etc/os-release"] = f'PRETTY_NAME="{state["os"]["name"]}"\nID=ubuntu\n'
     rooted = {f"root/{name}": text for name, text in files.items()}
     return {_BOOT_ID: f"{state['boot']['id']}\n", **rooted}
 
@@ -188,14 +205,16 @@ def _sysroot(state: dict) -> dict[str, str]:
 def write_views(node_dir: Path, state: dict) -> list[str]:
     """Write the views that differ from what is on disk; return their paths."""
     wanted = render(state)
+    link_sysfs(node_dir, state)
     changed = [name for name, text in wanted.items() if _differs(node_dir / name, text)]
     for name in changed:
         replace_text(node_dir / name, wanted[name])
-    for stale in (node_dir / "view").glob("*.rc"):
-        name = f"view/{stale.name}"
-        if name not in wanted:
-            stale.unlink()
-            changed.append(name)
+    for pattern in PASSING:
+        for stale in (node_dir / "view").glob(pattern):
+            name = f"view/{stale.name}"
+            if name not in wanted:
+                stale.unlink()
+                changed.append(name)
     return changed
 
 
@@ -206,6 +225,7 @@ def bear_views(node_dir: Path, state: dict, shared: Path) -> None:
     link costs a tenth of making a file, and a view that changes is replaced, never written to.
     """
     made: set[Path] = set()
+    link_sysfs(node_dir, state)
     for name, text in render(state).items():
         path = node_dir / name
         if path.parent not in made:

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from .state import VBIOS
+from .hardware import NVLINKS
 
 RESET_CELL = "[GPU requires reset]"
-# Exit code of a GPU that fell off the bus, by the vendor's manual.
-RC_LOST = 15
+# Exit codes of a GPU that fell off the bus (the vendor's manual) and of a library that does not fit.
+RC_LOST, RC_MISMATCH = 15, 18
 CPU_RANGES = ("0-47", "48-95")
 LEGEND = """
 Legend:
@@ -101,29 +101,41 @@ def _field_rows() -> list[tuple[str, str, Cell]]:
         ("pci.bus", "-", lambda gpu, state: f"0x{gpu['bus']}"),
         ("pci.device", "-", _fixed("0x00")),
         ("pci.device_id", "-", _fixed("0x233010DE")),
-        ("pcie.link.gen.current pcie.link.gen.gpucurrent", "-", _fixed(5)),
+        ("pcie.link.gen.current pcie.link.gen.gpucurrent", "-", _gpu("pcie", "gen")),
         ("pcie.link.gen.max", "-", _fixed(5)),
-        ("pcie.link.width.current", "-", _fixed(16)),
+        ("pcie.link.width.current", "-", _gpu("pcie", "width")),
         ("pcie.link.width.max", "-", _fixed(16)),
         ("driver_version", "-", lambda gpu, state: state["driver"]["version"]),
-        ("vbios_version", "-", _fixed(VBIOS)),
-        ("inforom.img inforom.image", "-", _fixed("G520.0200.00.05")),
+        ("vbios_version", "-", _gpu("vbios")),
+        ("inforom.img inforom.image", "-", _gpu("inforom")),
         ("inforom.ecc", "-", _fixed("7.16")),
-        ("persistence_mode", "-", _fixed("Enabled")),
+        ("persistence_mode", "-", _gpu("persistence")),
         ("compute_mode", "-", _fixed("Default")),
         ("compute_cap", "-", _fixed("9.0")),
-        ("mig.mode.current", "-", _fixed("Disabled")),
-        ("mig.mode.pending", "-", _fixed("Disabled")),
+        ("mig.mode.current", "-", _gpu("mig")),
+        ("mig.mode.pending", "-", _gpu("mig")),
         ("pstate", "-", _fixed("P0")),
         ("fan.speed", "%", _fixed("[N/A]")),
         ("display_active", "-", _fixed("Disabled")),
         ("gpu_recovery_action", "-", _gpu("recovery_action")),
-        ("fabric.state", "-", _fixed("Completed")),
-        ("fabric.status", "-", _fixed("Success")),
-        ("ecc.mode.current", "-", _fixed("Enabled")),
-        ("ecc.mode.pending", "-", _fixed("Enabled")),
+        ("fabric.state", "-", _gpu("fabric", "state")),
+        ("fabric.status", "-", _gpu("fabric", "status")),
+        ("ecc.mode.current", "-", _gpu("ecc", "mode")),
+        ("ecc.mode.pending", "-", _gpu("ecc", "mode")),
     ]
-    return rows + _load_rows() + _reason_rows() + _error_rows()
+    return rows + _load_rows() + _reason_rows() + _error_rows() + _hidden_rows()
+
+
+def _hidden_rows() -> list[tuple[str, str, Cell]]:
+    """Return what other forms of the tool print and `--query-gpu` does not offer: names with a `_`."""
+    return [
+        ("_minor", "-", _gpu("minor")),
+        ("_cuda", "-", lambda gpu, state: state["driver"]["cuda"]),
+        ("_gsp", "-", lambda gpu, state: state["driver"]["gsp_firmware"]),
+        ("_down", "-", lambda gpu, state: ",".join(map(str, gpu["nvlink"]["down"])) or "-"),
+        ("_link_errors", "-", _gpu("nvlink", "errors")),
+        ("_replays", "-", _gpu("pcie", "replays")),
+    ]
 
 
 def _slashed_time(at: str) -> str:
@@ -190,7 +202,8 @@ def _error_rows() -> list[tuple[str, str, Cell]]:
 FIELDS = _field_rows()
 # A card that waits for a reset still answers these; the rest reads as a sentence in brackets.
 ANSWERED_BEFORE_RESET = {"index", "uuid", "serial", "name", "pci.bus_id", "driver_version"}
-ANSWERED_BEFORE_RESET |= {"memory.total", "memory.used", "count", "timestamp"}
+ANSWERED_BEFORE_RESET |= {"memory.total", "memory.used", "count", "timestamp", "vbios_version"}
+ANSWERED_BEFORE_RESET |= {"gpu_recovery_action", "_cuda", "_gsp", "_down"}
 
 
 def render_snapshot(state: dict) -> str:
@@ -240,15 +253,23 @@ def _socket(gpu: dict) -> int:
 
 
 def _gpu_row(gpu: dict, gpus: list[dict], nics: list[dict]) -> str:
-    cells = [" X " if other is gpu else "NV18" for other in gpus]
-    cells += [_gpu_nic(gpu, index, nic) for index, nic in enumerate(nics)]
+    cells = [" X " if other is gpu else _gpu_gpu(gpu, other) for other in gpus]
+    cells += [_gpu_nic(gpu, nic) for nic in nics]
     socket = _socket(gpu)
     return "\t".join([f"GPU{gpu['index']}", *cells, CPU_RANGES[socket], str(socket), "", "N/A"])
 
 
+def _gpu_gpu(gpu: dict, other: dict) -> str:
+    """Return the path of two cards: as many links as the poorer one has to the switches."""
+    links = NVLINKS - max(len(card["nvlink"]["down"]) for card in (gpu, other))
+    if links:
+        return f"NV{links}"
+    return "NODE" if _socket(gpu) == _socket(other) else "SYS"
+
+
 def _nic_row(index: int, gpus: list[dict], nics: list[dict]) -> str:
     nic = nics[index]
-    cells = [_gpu_nic(gpu, index, nic) for gpu in gpus]
+    cells = [_gpu_nic(gpu, nic) for gpu in gpus]
     cells += [
         " X " if other is nic else "NODE" if other["socket"] == nic["socket"] else "SYS"
         for other in nics
@@ -256,7 +277,19 @@ def _nic_row(index: int, gpus: list[dict], nics: list[dict]) -> str:
     return "\t".join([f"NIC{index}", *cells, "", "", "", ""])
 
 
-def _gpu_nic(gpu: dict, rail: int, nic: dict) -> str:
-    if gpu["minor"] == rail:
+def _gpu_nic(gpu: dict, nic: dict) -> str:
+    if gpu["minor"] == nic["pix_gpu"]:
         return "PIX"
     return "NODE" if _socket(gpu) == nic["socket"] else "SYS"
+
+
+def render_mismatch(state: dict) -> str:
+    """Return what every form of the tool says while its library is not the module's; empty when it is."""
+    driver = state["driver"]
+    if driver["library"] == driver["version"]:
+        return ""
+    version = ".".join(driver["library"].split(".")[:2])
+    return (
+        "Failed to initialize NVML: Driver/library version mismatch\n"
+        f"NVML library version: {version}\n"
+    )

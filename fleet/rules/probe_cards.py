@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fleet.readings.nvidia_smi.cells import Cell
+from fleet.readings.nvidia_smi.dump import Dump
 from fleet.readings.nvidia_smi.query import QueryRow, QueryTable
 from fleet.readings.nvidia_smi.throttle import is_throttled, read_reasons
 from fleet.readings.topo import Topology
@@ -65,6 +66,8 @@ def _card(index: int, row: QueryRow | None, reading: ProbeReading) -> CardSeen:
         return CardSeen(index, FAILED, _missing(index, reading))
     fields = _fields(table, row) | _places(index, reading.topology)
     health, explanation = _judge(table, row)
+    if health == OK and (why := _rows_of_memory(reading.report, str(fields["bus"]))):
+        health, explanation = ATTENTION, why
     return CardSeen(index, health, explanation, fields)
 
 
@@ -104,6 +107,17 @@ def _places(index: int, topology: Topology | None) -> dict[str, Any]:
     nic = topology.nic_name(near[1][0])[:16] if near and near[0] == "PIX" else ""
     numa = row.numa_affinity if isinstance(row.numa_affinity, int) else None
     return {"numa": numa, "nic": nic}
+
+
+def _rows_of_memory(report: Dump | None, bus: str) -> str:
+    """Return why the card's memory wants attention, by its report; empty when it does not."""
+    gpu = next((g for g in report.gpus if g.bus.lower() == bus.lower()), None) if report else None
+    values = gpu.values if gpu is not None else {}
+    if values.get("Remapped Rows/Remapping Failure Occurred") == "Yes":
+        return say("No spare row is left for a bad one in its memory: replace the card.")
+    if values.get("Remapped Rows/Pending") == "Yes":
+        return say("A row of its memory waits to be replaced: reset it when it is idle.")
+    return ""
 
 
 def _judge(table: QueryTable, row: QueryRow) -> tuple[str, str]:

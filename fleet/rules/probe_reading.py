@@ -5,61 +5,45 @@ A fact without a value carries the reason. Not in charge of the verdict.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from collections.abc import Mapping
 
 from fleet.readings.host.clock import parse_chronyc_tracking, parse_uptime_since
 from fleet.readings.host.disks import parse_df
 from fleet.readings.host.docker import parse_docker_ps, parse_docker_versions
-from fleet.readings.host.memory import parse_free
-from fleet.readings.host.processors import parse_nproc, parse_uname
+from fleet.readings.host.memory import parse_free, parse_limits_memlock
+from fleet.readings.host.processors import parse_nproc, parse_numactl_hardware, parse_uname
 from fleet.readings.host.ready_marks import parse_ready_marks
-from fleet.readings.nvidia_smi.listing import Listing, parse_listing
-from fleet.readings.nvidia_smi.query import QueryTable, parse_query
-from fleet.readings.text import decode, number_lines
-from fleet.readings.topo import Topology, parse_topo
+from fleet.readings.host.system import parse_hostname, parse_is_active, parse_os_release
+from fleet.readings.nvidia_smi.listing import parse_listing
+from fleet.readings.nvidia_smi.query import parse_query
+from fleet.readings.text import decode
+from fleet.rules import probe_gpus, probe_host, probe_rdma
+from fleet.rules.bundles import open_bundles, place_facts
 from fleet.rules.gather import GPU_FIELDS
 from fleet.rules.message import say
+from fleet.rules.probe_facts import (
+    DAY_S,
+    HOUR_S,
+    MINUTES_10_S,
+    FactSeen,
+    ProbeReading,
+    Reader,
+    SectionSeen,
+    add,
+    as_rows,
+    counts_cards,
+    first_line,
+    of,
+    simple,
+    unreadable,
+)
 
-DAY_S, MINUTES_10_S = 86400.0, 600.0
-_TEXT_SHOWN = 160
+__all__ = ["FactSeen", "ProbeReading", "SectionSeen", "read_probe"]
 
-
-class SectionSeen(Protocol):
-    """One section as the kernel stored it."""
-
-    @property
-    def rc(self) -> int | None: ...
-    @property
-    def truncated(self) -> bool: ...
-    @property
-    def error(self) -> str: ...
-    @property
-    def body(self) -> bytes: ...
-
-
-@dataclass(frozen=True)
-class FactSeen:
-    """One parsed fact; `value` None with a `problem` when it could not be read."""
-
-    key: str
-    value: Any
-    section: str
-    unit: str = ""
-    problem: str = ""
-    ttl_s: float = DAY_S
-
-
-@dataclass
-class ProbeReading:
-    """All that one probe told. `problems`: section to why it could not be read."""
-
-    listing: Listing | None = None
-    table: QueryTable | None = None
-    topology: Topology | None = None
-    facts: list[FactSeen] = field(default_factory=list)
-    problems: dict[str, str] = field(default_factory=dict)
+# nvidia-smi tells of a lost card on stdout and exits with its code.
+_CARDS = frozenset({"gpu-list", "gpu-query", "topo", "gpu-report"})
+# grep says 1 for "nothing found", systemctl 3 or 4 for what is not active.
+_ALLOWED = {"models": {0, 1}, "fabric-manager": {0, 3, 4}}
 
 
 def read_probe(
@@ -67,11 +51,15 @@ def read_probe(
 ) -> ProbeReading:
     """Read every section that `commands` asked for; a missing one is a problem like any other."""
     reading = ProbeReading()
+    answers = open_bundles(sections)
     for name, command in commands.items():
-        section = sections.get(name)
+        section = answers.get(name)
         problem = "" if _may_be_read(name, section) else _why_not(command, section)
         text = decode(section.body) if section is not None else ""
         _READERS[name](reading, name, text, problem, command)
+    probe_rdma.join_ports(reading)
+    probe_host.name_model_root(reading, commands.get("model-disk", ""))
+    place_facts(reading)
     if boot_id:
         reading.facts.append(FactSeen("boot_id", boot_id, "", ttl_s=DAY_S))
     return reading
@@ -80,10 +68,8 @@ def read_probe(
 def _may_be_read(name: str, section: SectionSeen | None) -> bool:
     if section is None or section.rc is None or section.truncated or section.error:
         return False
-    # grep says 1 for "nothing found"; nvidia-smi tells of a lost card on stdout and exits with its code
-    allowed = {"models": {0, 1}}.get(name, {0})
-    is_card = name in {"gpu-list", "gpu-query", "topo"} and section.rc not in {124, 126, 127}
-    return section.rc in allowed or is_card
+    is_card = name in _CARDS and section.rc not in {124, 126, 127}
+    return section.rc in _ALLOWED.get(name, {0}) or is_card
 
 
 def _why_not(command: str, section: SectionSeen | None) -> str:
@@ -95,102 +81,34 @@ def _why_not(command: str, section: SectionSeen | None) -> str:
         return say("%(command)s: no answer before its deadline.", command=command)
     if section.truncated:
         return say("%(command)s: the answer was longer than is kept.", command=command)
-    said = section.error or _first_line(decode(section.body)) or "-"
+    said = section.error or first_line(decode(section.body)) or "-"
     return say("%(command)s: exit code %(rc)s: %(said)s", command=command, rc=section.rc, said=said)
-
-
-def _unreadable(command: str, text: str) -> str:
-    line = _first_line(text) or "-"
-    return say("%(command)s: the answer was not understood: %(line)s", command=command, line=line)
-
-
-def _first_line(text: str) -> str:
-    for line in number_lines(text[:4000]):
-        if line.text.strip():
-            return line.text.strip()[:_TEXT_SHOWN]
-    return ""
 
 
 def _listing(reading: ProbeReading, name: str, text: str, problem: str, command: str) -> None:
     found = None if problem else parse_listing(text)
     if found is not None and not (found.gpus or found.sentences):
-        problem, found = _unreadable(command, text), None
+        problem, found = unreadable(command, text), None
     reading.listing = found
+    if found is not None and not counts_cards(found):
+        # The tool could not ask the driver: that is not the same as a node without cards.
+        why = say("%(command)s: %(said)s", command=command, said=found.sentences[0].text[:160])
+        for key in ("gpu_count", "gpu_name"):
+            reading.facts.append(FactSeen(key, None, name, "", why))
+        return
     count = len(found.gpus) if found else None
     names = sorted({gpu.name for gpu in found.gpus}) if found else []
-    _add(reading, name, problem, {"gpu_count": count, "gpu_name": ", ".join(names) or None})
+    add(reading, name, problem, {"gpu_count": count, "gpu_name": ", ".join(names) or None})
 
 
 def _query(reading: ProbeReading, name: str, text: str, problem: str, command: str) -> None:
     found = None if problem else parse_query(text, GPU_FIELDS)
     if found is not None and not (found.rows or found.sentences):
-        problem, found = _unreadable(command, text), None
+        problem, found = unreadable(command, text), None
     reading.table = found
     cells = found.column("driver_version") if found else []
     versions = sorted({str(cell.value) for cell in cells if cell.value is not None})
-    _add(reading, name, problem, {"driver_version": ", ".join(versions) or None})
-
-
-def _topo(reading: ProbeReading, name: str, text: str, problem: str, command: str) -> None:
-    found = None if problem else parse_topo(text)
-    if found is not None and not found.columns and not found.sentences:
-        problem, found = _unreadable(command, text), None
-    reading.topology = found
-    value = None
-    if found is not None and found.columns:
-        value = {
-            "columns": list(found.columns),
-            "nics": dict(found.nic_legend),
-            "rows": [
-                {
-                    "name": row.name,
-                    "links": list(row.links),
-                    "cpus": row.cpu_affinity,
-                    "numa": row.numa_affinity,
-                }
-                for row in found.rows
-            ],
-        }
-    _add(reading, name, problem, {"topo": value})
-
-
-def _add(
-    reading: ProbeReading,
-    section: str,
-    problem: str,
-    values: Mapping[str, Any],
-    units: Mapping[str, str] | None = None,
-    ttl_s: float = DAY_S,
-) -> None:
-    if problem:
-        reading.problems[section] = problem
-    for key, value in values.items():
-        unit = (units or {}).get(key, "")
-        reading.facts.append(FactSeen(key, value, section, unit, problem, ttl_s))
-
-
-Reader = Callable[[ProbeReading, str, str, str, str], None]
-
-
-def _simple(
-    parse: Callable[[str], Any],
-    keys: Callable[[Any], Mapping[str, Any]],
-    units: Mapping[str, str] | None = None,
-    ttl_s: float = DAY_S,
-) -> Reader:
-    """Build a reader from a parser that returns None for what it does not understand."""
-
-    def read(reading: ProbeReading, name: str, text: str, problem: str, command: str) -> None:
-        found = None if problem else parse(text)
-        if found is None and not problem:
-            problem = _unreadable(command, text)
-        _add(reading, name, problem, keys(found), units, ttl_s)
-
-    return read
-
-
-def _of(found: Any, attribute: str) -> Any:
-    return None if found is None else getattr(found, attribute)
+    add(reading, name, problem, {"driver_version": ", ".join(versions) or None})
 
 
 def _docker_daemon(text: str) -> str | None:
@@ -199,53 +117,69 @@ def _docker_daemon(text: str) -> str | None:
     return found.server if found else None
 
 
-def _rows(found: Any) -> list[dict[str, Any]] | None:
-    return None if found is None else [asdict(row) for row in found]
-
-
 _READERS: dict[str, Reader] = {
     "gpu-list": _listing,
     "gpu-query": _query,
-    "topo": _topo,
-    "shm": _simple(
+    "topo": probe_gpus.read_topology,
+    "shm": simple(
         parse_df,
-        lambda disk: {"shm_total": _of(disk, "total_bytes"), "shm_used": _of(disk, "used_bytes")},
+        lambda disk: {"shm_total": of(disk, "total_bytes"), "shm_used": of(disk, "used_bytes")},
         {"shm_total": "B", "shm_used": "B"},
         MINUTES_10_S,
     ),
-    "model-disk": _simple(
+    "model-disk": simple(
         parse_df,
         lambda disk: {
-            "model_disk_total": _of(disk, "total_bytes"),
-            "model_disk_free": _of(disk, "free_bytes"),
+            "model_disk_total": of(disk, "total_bytes"),
+            "model_disk_free": of(disk, "free_bytes"),
         },
         {"model_disk_total": "B", "model_disk_free": "B"},
         MINUTES_10_S,
     ),
-    "memory": _simple(
+    "memory": simple(
         parse_free,
         lambda memory: {
-            "memory_total": _of(memory, "total_bytes"),
-            "memory_available": _of(memory, "available_bytes"),
+            "memory_total": of(memory, "total_bytes"),
+            "memory_available": of(memory, "available_bytes"),
         },
         {"memory_total": "B", "memory_available": "B"},
         MINUTES_10_S,
     ),
-    "kernel": _simple(parse_uname, lambda word: {"kernel": word}),
-    "cpus": _simple(parse_nproc, lambda count: {"cpu_count": count}),
-    "boot": _simple(parse_uptime_since, lambda word: {"booted_at": word}),
-    "clock": _simple(
+    "kernel": simple(parse_uname, lambda word: {"kernel": word}),
+    "cpus": simple(parse_nproc, lambda count: {"cpu_count": count}),
+    "boot": simple(parse_uptime_since, lambda word: {"booted_at": word}),
+    "clock": simple(
         parse_chronyc_tracking,
         lambda clock: {
-            "clock_offset": _of(clock, "offset_s"),
-            "clock_is_synchronised": _of(clock, "is_synchronised"),
+            "clock_offset": of(clock, "offset_s"),
+            "clock_is_synchronised": of(clock, "is_synchronised"),
+            "clock_stratum": of(clock, "stratum"),
         },
         {"clock_offset": "s"},
         MINUTES_10_S,
     ),
-    "docker": _simple(_docker_daemon, lambda word: {"docker_version": word}),
-    "containers": _simple(
-        parse_docker_ps, lambda rows: {"containers": _rows(rows)}, ttl_s=MINUTES_10_S
+    "docker": simple(_docker_daemon, lambda word: {"docker_version": word}),
+    "containers": simple(
+        parse_docker_ps, lambda rows: {"containers": as_rows(rows)}, ttl_s=MINUTES_10_S
     ),
-    "models": _simple(parse_ready_marks, lambda rows: {"models": _rows(rows)}),
+    "models": simple(parse_ready_marks, lambda rows: {"models": as_rows(rows)}),
+    "gpu-report": probe_gpus.read_report,
+    "fabric-manager": simple(parse_is_active, lambda word: {"fabric_manager": word}, ttl_s=HOUR_S),
+    "rdma-ports": probe_rdma.read_ports,
+    "rdma-netdevs": probe_rdma.read_netdevs,
+    "rdma-mtu": probe_rdma.read_devinfo,
+    "gids": probe_rdma.read_gids,
+    "links": probe_rdma.read_links,
+    "rdma-counters": probe_rdma.read_counters,
+    "ethtool": probe_rdma.read_ethtool,
+    "disks": probe_host.read_disks,
+    "numa": simple(
+        parse_numactl_hardware, lambda nodes: {"numa_nodes": probe_host.numa_rows(nodes)}
+    ),
+    "memlock": simple(
+        parse_limits_memlock, lambda limit: {"memlock_kb": probe_host.memlock_kb(limit)}
+    ),
+    "os": simple(parse_os_release, lambda word: {"os": word}),
+    "hostname": simple(parse_hostname, lambda word: {"hostname": word}),
+    "kernel-log": probe_host.read_kernel_log,
 }

@@ -13,7 +13,7 @@ from typing import Any
 from fleet.readings.nvidia_smi.sentences import HARDWARE_KINDS, Sentence
 from fleet.rules.message import say
 from fleet.rules.probe_cards import FAILED, CardSeen
-from fleet.rules.probe_reading import ProbeReading
+from fleet.rules.probe_facts import ProbeReading, counts_cards
 
 PASS, FAIL, UNKNOWN = "pass", "fail", "unknown"
 _NAMED_MAX = 3
@@ -48,9 +48,11 @@ def judge_probe(
     cards: Sequence[CardSeen],
     commands: Mapping[str, str],
     expected_gpus: int,
+    name: str = "",
 ) -> Verdict:
-    """Judge what a probe read against the counts of the class."""
+    """Judge what a probe read against the counts of the class, and whether the node `name` answered."""
     findings = [
+        *_stranger(reading, name),
         *_count(reading, expected_gpus),
         *_cards(cards, reading),
         *_matrix(reading, expected_gpus),
@@ -100,10 +102,30 @@ def state_after(state: str, verdict: str, *, has_answered: bool) -> str:
     return "registered" if state == "registered" else "acceptance"
 
 
-def _count(reading: ProbeReading, expected: int) -> Iterator[Finding]:
-    if reading.listing is None or len(reading.listing.gpus) == expected:
+def _stranger(reading: ProbeReading, name: str) -> Iterator[Finding]:
+    """An answer of another machine is no answer of this one, however good it is."""
+    told = next((fact.value for fact in reading.facts if fact.key == "hostname"), None)
+    if not name or not told or _short(told) == _short(name):
         return
-    found = len(reading.listing.gpus)
+    yield Finding(
+        check="hostname",
+        verdict=UNKNOWN,
+        expected=say("%(name)s answers as itself", name=name),
+        found=say("the machine calls itself %(told)s", told=told[:80]),
+        next=say("Compare address and name in the inventory, correct them, then probe again."),
+        section="hostname",
+    )
+
+
+def _short(name: str) -> str:
+    return name.partition(".")[0].lower()
+
+
+def _count(reading: ProbeReading, expected: int) -> Iterator[Finding]:
+    listing = reading.listing
+    if listing is None or len(listing.gpus) == expected or not counts_cards(listing):
+        return
+    found = len(listing.gpus)
     yield Finding(
         check="gpu-count",
         verdict=FAIL,

@@ -176,7 +176,7 @@ def _judge(probe: NodeProbe, node: Node) -> _Settled:
     boot_id = str((command.answer or {}).get("boot_id") or "")[:40]
     reading = read_probe(command_sections(command), commands, boot_id)
     cards = read_cards(reading, node.gpu_count)
-    verdict = probe_verdict.judge_probe(reading, cards, commands, node.gpu_count)
+    verdict = probe_verdict.judge_probe(reading, cards, commands, node.gpu_count, node.name)
     return _Settled(probe, node, reading, cards, verdict)
 
 

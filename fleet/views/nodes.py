@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -9,7 +10,6 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _lazy
-from django.utils.translation import ngettext
 from django.views.decorators.http import require_safe
 
 from fleet.execution.output import command_sections
@@ -22,11 +22,12 @@ from fleet.rules.policy import may
 from fleet.selectors.node_page import NodeSeen, neighbours, node_seen, probe_command, topology_of
 from fleet.services.holds import HOST_KEY, owner_of
 from fleet.services.trail import actor_of
+from fleet.views.node_facts import fact_groups, fact_rows, known, of_card
+from fleet.views.node_ports import port_table
 from fleet.views.parts import render_page
 from fleet.views.raw_text import raw_text
 from fleet.views.topology import matrix
 
-LONGEST_VALUE = 60
 THROTTLE_WORDS = {
     "gpu_idle": _lazy("idle"),
     "applications_clocks_setting": _lazy("clock setting"),
@@ -48,6 +49,8 @@ def node(request: HttpRequest, name: str) -> HttpResponse:
         raise Http404(_("No node is called %(name)s.") % {"name": name})
     before, after = neighbours(name)
     pool = seen.seat.replica.pool if seen.seat else None
+    now = timezone.now()
+    facts = fact_rows(seen.facts, now)
     context = {
         "section": "fleet",
         "topics": [f"node-{name}"],
@@ -57,10 +60,12 @@ def node(request: HttpRequest, name: str) -> HttpResponse:
         "marks": _marks(seen),
         "before": before,
         "after": after,
-        "gpus": [_gpu(gpu, request.GET.get("gpu", "")) for gpu in seen.gpus],
+        "gpus": [_gpu(gpu, request.GET.get("gpu", ""), seen.facts, now) for gpu in seen.gpus],
         "read_at": max((gpu.observed_at for gpu in seen.gpus if gpu.observed_at), default=None),
         "topology": matrix(topology_of(seen.facts)),
-        "facts": [_fact(fact, timezone.now()) for fact in seen.facts if fact.key != "topo"],
+        "ports": port_table(seen.facts, now),
+        "facts": facts,
+        "fact_groups": fact_groups(facts),
         "probes": [_probe(probe) for probe in seen.probes],
         "holds": [_hold(hold, request) for hold in seen.holds],
         "hold_kinds": Hold.Kind.choices,
@@ -114,7 +119,7 @@ def _marks(seen: NodeSeen) -> list[Mark]:
     return marks
 
 
-def _gpu(gpu: Gpu, chosen: str) -> dict[str, Any]:
+def _gpu(gpu: Gpu, chosen: str, facts: Sequence[Fact], now: datetime) -> dict[str, Any]:
     used, total = gpu.memory_used_mib, gpu.memory_total_mib
     return {
         "gpu": gpu,
@@ -124,7 +129,45 @@ def _gpu(gpu: Gpu, chosen: str) -> dict[str, Any]:
         "percent": min(100, round(100 * used / total)) if used is not None and total else None,
         "explanation": said(gpu.explanation, _),
         "throttle": _throttle(gpu.throttle_reasons),
+        "hbm_c": _number(of_card(known(facts, "memory_temperature", now), gpu.index)),
+        "remap": _remap(gpu.index, facts, now),
+        "xids": _xids(gpu.bus, known(facts, "xids", now)),
     }
+
+
+def _number(value: Any) -> float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _remap(index: int, facts: Sequence[Fact], now: datetime) -> dict[str, Any]:
+    """What became of bad rows of a card's memory: none, waiting, replaced, or no spare left."""
+    failure, pending, rows = (
+        of_card(known(facts, key, now), index)
+        for key in ("remap_failure", "remap_pending", "remapped_uncorrectable")
+    )
+    if failure == "Yes":
+        return {"text": _("no spare"), "tone": "t-crit"}
+    if pending == "Yes":
+        return {"text": _("pending"), "tone": "t-warn"}
+    if failure != "No" or pending != "No":
+        return {"text": "", "tone": "dim"}
+    return {"text": str(rows) if rows else _("none"), "tone": "dim"}
+
+
+def _xids(bus: str, found: Any) -> dict[str, Any]:
+    """The codes that the kernel told of a card; empty when nobody read the log, or which card it is."""
+    if not bus or not isinstance(found, list):
+        return {"text": "", "tone": "dim"}
+    place = _slot(bus)
+    codes = [str(row.get("code")) for row in found if _slot(str(row.get("bus"))) == place]
+    told = ", ".join(dict.fromkeys(codes))
+    return {"text": told or _("none"), "tone": "t-crit" if told else "dim"}
+
+
+def _slot(bus: str) -> str:
+    """A PCI address as short as the kernel writes it: 00000000:4E:00.0 is 0000:4e:00."""
+    domain, _colon, rest = bus.lower().partition(":")
+    return f"{domain[-4:]}:{rest.partition('.')[0]}"
 
 
 def _throttle(mask: str) -> dict[str, Any]:
@@ -136,58 +179,6 @@ def _throttle(mask: str) -> dict[str, Any]:
     reasons = {reason for reason, bit in REASON_BITS.items() if bits & bit}
     words = [str(word) for reason, word in THROTTLE_WORDS.items() if reason in reasons]
     return {"words": ", ".join(words) or _("none"), "is_bad": bool(reasons - HARMLESS)}
-
-
-FACT_WORDS = {
-    "boot_id": _lazy("Boot"),
-    "booted_at": _lazy("Booted at"),
-    "clock_is_synchronised": _lazy("Clock synchronised"),
-    "clock_offset": _lazy("Clock offset"),
-    "containers": _lazy("Containers"),
-    "cpu_count": _lazy("CPUs"),
-    "docker_version": _lazy("Docker"),
-    "driver_version": _lazy("GPU driver"),
-    "gpu_count": _lazy("GPUs"),
-    "gpu_name": _lazy("GPU model"),
-    "kernel": _lazy("Kernel"),
-    "memory_available": _lazy("Memory available"),
-    "memory_total": _lazy("Memory"),
-    "model_disk_free": _lazy("Model disk free"),
-    "model_disk_total": _lazy("Model disk"),
-    "models": _lazy("Models on disk"),
-    "shm_total": _lazy("Shared memory"),
-    "shm_used": _lazy("Shared memory used"),
-}
-
-
-def _fact(fact: Fact, now: datetime) -> dict[str, Any]:
-    is_expired = fact.expires_at <= now
-    return {
-        "fact": fact,
-        "word": FACT_WORDS.get(fact.key, fact.key),
-        "text": "" if fact.value is None else _short(fact.value, fact.unit),
-        "problem": said(fact.problem, _),
-        "is_expired": is_expired,
-    }
-
-
-def _short(value: Any, unit: str = "") -> str:
-    if isinstance(value, dict | list):
-        return ngettext("%(n)d value", "%(n)d values", len(value)) % {"n": len(value)}
-    if isinstance(value, bool):
-        return _("yes") if value else _("no")
-    if unit == "B" and isinstance(value, int | float):
-        return f"{value / 2**30:,.1f} GiB"
-    if unit == "s" and isinstance(value, int | float):
-        return _span(value)
-    text = f"{value} {unit}".strip()
-    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
-
-
-def _span(seconds: float) -> str:
-    """A small span with its sign: s above 1 s, else ms (UI.md section 11)."""
-    size, unit = (abs(seconds), "s") if abs(seconds) >= 1 else (abs(seconds) * 1000, "ms")
-    return f"{'−' if seconds < 0 else ''}{size:.3g} {unit}"
 
 
 def _probe(probe: Any) -> dict[str, Any]:

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 _NVLINK = re.compile(r"NV\d+")
 _LOOKS = {"X": "x", "PIX": "pix", "PXB": "pix", "PHB": "nod", "NODE": "nod", "SYS": "sys"}
 
 
-def matrix(value: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return head and rows of the matrix, cards first, then NICs; None without a matrix."""
+# (nvlink_matrix or nic_matrix, path of a cell such as "3.5") -> what gold has there.
+Differing = Mapping[tuple[str, str], str]
+
+
+def matrix(
+    value: dict[str, Any] | None, differing: Differing | None = None
+) -> dict[str, Any] | None:
+    """Return head and rows of the matrix, cards first, then NICs; None without a matrix.
+
+    A cell that `differing` names is drawn as a failure and says what gold has there.
+    """
     if not value:
         return None
     columns = [str(name) for name in value.get("columns", [])]
     gpus = [n for n, name in enumerate(columns) if name.startswith("GPU")]
     nics = [n for n, name in enumerate(columns) if not name.startswith("GPU")]
-    rows = [
-        _row(row, gpus, nics) for row in value["rows"] if str(row.get("name", "")).startswith("GPU")
-    ]
+    cards = [row for row in value["rows"] if str(row.get("name", "")).startswith("GPU")]
+    gold = differing or {}
+    rows = [_row(place, row, gpus, nics, gold) for place, row in enumerate(cards)]
     return {
         "gpus": [_short(columns[n]) for n in gpus],
         "nics": [_short(columns[n]) for n in nics],
@@ -27,19 +37,28 @@ def matrix(value: dict[str, Any] | None) -> dict[str, Any] | None:
     }
 
 
-def _row(row: dict[str, Any], gpus: list[int], nics: list[int]) -> dict[str, Any]:
+def _row(
+    place: int, row: dict[str, Any], gpus: list[int], nics: list[int], gold: Differing
+) -> dict[str, Any]:
     links = row.get("links", [])
+    parts = {"nvlink_matrix": gpus, "nic_matrix": nics}
+    cells = {
+        key: [_cell(links, at, gold.get((key, f"{place}.{n}"))) for n, at in enumerate(columns)]
+        for key, columns in parts.items()
+    }
     return {
         "name": row["name"],
-        "gpus": [_cell(links, n) for n in gpus],
-        "nics": [_cell(links, n) for n in nics],
+        "gpus": cells["nvlink_matrix"],
+        "nics": cells["nic_matrix"],
         "numa": row.get("numa"),
         "cpu": row.get("cpus"),
     }
 
 
-def _cell(links: list[str], at: int) -> dict[str, str]:
+def _cell(links: list[str], at: int, gold: str | None) -> dict[str, Any]:
     word = str(links[at]) if at < len(links) else ""
+    if gold is not None:
+        return {"text": word or "–", "look": "bad", "gold": gold}
     if _NVLINK.fullmatch(word):
         return {"text": word, "look": "nv"}
     return {"text": word or "–", "look": _LOOKS.get(word, "bad" if word else "x")}

@@ -288,13 +288,14 @@ def probe(node: Node, verdict: str) -> None:
         "kernel": "6.8.0-52-generic",
         "shm_total": 1_081_101_176_832,
         "topo": topo(3 if is_bad else None),
+        **depth(is_bad),
     }
     for key, value in values.items():
         Fact.objects.create(
             node=node,
             key=key,
             value=value,
-            unit="B" if key == "shm_total" else "",
+            unit=UNITS.get(key, ""),
             observed_at=ago,
             source=command,
             section="topo" if key == "topo" else "gpu-list",
@@ -311,6 +312,65 @@ def probe(node: Node, verdict: str) -> None:
         source=command,
         section="gpu-list",
     )
+
+
+UNITS = {"shm_total": "B", "clock_offset": "s", "power_limit_w": "W", "memory_temperature": "°C"}
+
+
+def depth(is_bad: bool) -> dict[str, Any]:
+    """Facts of firmware, ports and the kernel log; on the bad node a port is slow and a card has an Xid."""
+    ports = [
+        {
+            "device": f"mlx5_{n}", "port": 1, "state": "Active", "physical": "LinkUp",
+            "rate_gbps": 400.0 if n < 8 else 100.0, "link_layer": "Ethernet",
+            "netdev": f"rail{n}np0" if n < 8 else "bond0", "mtu": 9000 if n < 8 else 1500,
+            "active_mtu": 4096 if n < 8 else 1024, "firmware": "28.43.2026",
+        }
+        for n in range(9)
+    ]  # fmt: skip
+    if is_bad:
+        ports[3] |= {"state": "Down", "physical": "Polling"}
+    xid = {"code": 79, "bus": "0000:03:00", "text": "GPU has fallen off the bus.", "count": 1}
+    return {
+        "hostname": "gpu028" if is_bad else "gpu001",
+        "os": "Ubuntu 24.04.3 LTS",
+        "booted_at": "2026-11-20 02:11:04",
+        "cuda_version": "12.8",
+        "vbios": "96.00.89.00.01",
+        "gsp_firmware": "570.172.08",
+        "ecc_mode": "Enabled",
+        "persistence_mode": "Enabled",
+        "power_limit_w": 700,
+        "memory_temperature": {str(n): 42 + n % 4 for n in range(8)},
+        "remap_pending": {str(n): "Yes" if n == 5 else "No" for n in range(8)} if is_bad else "No",
+        "remap_failure": "No",
+        "remapped_uncorrectable": 0,
+        "fabric_state": "Completed",
+        "fabric_manager": "active",
+        "rdma_ports": ports,
+        "gids": [
+            {"device": f"mlx5_{n}", "port": 1, "index": 3, "version": "v2", "ip": f"10.41.{n}.28"}
+            for n in range(8)
+        ],
+        "link_mtu": {port["netdev"]: port["mtu"] for port in ports},
+        "links_down": ["eno2"],
+        "rdma_counters": {
+            f"mlx5_{n}": {"out_of_sequence": 12000 if is_bad and n == 6 else 0} for n in range(9)
+        },
+        "block_devices": [
+            {"name": f"nvme{n}n1", "kind": "disk", "size_bytes": 3840755982336} for n in range(4)
+        ],
+        "numa_nodes": [
+            {"index": n, "cpus": ("0-47", "48-95")[n], "size_gib": 1007} for n in (0, 1)
+        ],
+        "memlock_kb": "unlimited",
+        "clock_offset": -0.00008,
+        "xids": [xid] if is_bad else [],
+        "sxids": [],
+        "mlx5_errors": [],
+        "oom_kills": 0,
+        "kernel_log_from": "2026-11-20T02:11:04,000000+00:00",
+    }
 
 
 def topo(lost: int | None) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from fleet.rules.message import said
 from fleet.rules.probe_cards import read_cards
 from fleet.rules.probe_reading import read_probe
 from fleet.rules.probe_verdict import judge_probe, judge_silence, state_after
+from tests.probe_texts import depth_texts
 
 COMMANDS = commands_of("/models")
 UNITS = {"memory.total": "MiB", "memory.used": "MiB", "clocks.sm": "MHz", "power.draw": "W"}
@@ -96,6 +97,7 @@ def sections(cards: int = 8, **changed: Section) -> dict[str, Section]:
         "docker": '{"Client":{"Version":"27.5.1"},"Server":{"Version":"27.5.1"}}\n',
         "containers": "",
         "models": '/models/glm/abc/.ready:{"manifest_sha256": "ff", "files": 142, "bytes": 9}\n',
+        **depth_texts(),
     }
     good = {name: Section(text.encode()) for name, text in texts.items()}
     return good | {name.replace("_", "-"): section for name, section in changed.items()}
@@ -121,7 +123,7 @@ def test_a_probe_asks_at_least_eight_read_only_commands():
     argv0 = [ask.argv[0] for ask in plan_probe("/models")]
     assert len(argv0) >= 8
     assert set(argv0) <= {
-        "nvidia-smi", "df", "free", "uname", "nproc", "uptime", "chronyc", "docker", "grep"
+        "nvidia-smi", "df", "free", "uname", "nproc", "uptime", "chronyc", "docker", "grep", "sh"
     }  # fmt: skip
 
 

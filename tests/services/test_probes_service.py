@@ -6,11 +6,14 @@ from fleet.execution import states
 from fleet.execution.models import Command
 from fleet.execution.output import Section, sections_pack
 from fleet.models import Fact, Gpu, Node, NodeProbe, ProbeRun, TrailEntry
+from fleet.rules.gather import bundles_of
 from fleet.rules.message import said
 from fleet.rules.refusals import NotAllowed, Refused
 from fleet.selectors.nodes import nodes_selected, placeable
 from fleet.services.probes import probe_cancel, probe_settle, probe_start
 from tests.factories import make_actor, make_node, make_nodes, make_person, make_pool, make_replica
+from tests.probe_texts import bundled
+from tests.rules.test_probe import Section as Good
 from tests.rules.test_probe import sections as good_sections
 
 pytestmark = pytest.mark.django_db
@@ -22,10 +25,11 @@ def start(nodes: list[Node], name: str = "ana") -> ProbeRun:
 
 def answer(command: Command, **changed: bytes) -> None:
     """Let a node answer its probe like a good one, but for the named sections."""
-    packed = [
-        Section(name=name, rc=seen.rc, ms=3, body=changed.get(name.replace("-", "_"), seen.body))
-        for name, seen in good_sections().items()
-    ]
+    good = good_sections(hostname=Good(f"{command.host.name}\n".encode()))
+    bodies = {name: changed.get(name.replace("-", "_"), seen.body) for name, seen in good.items()}
+    for bundle, names in bundles_of().items():
+        bodies[bundle] = bundled({name: (0, bodies.pop(name)) for name in names})
+    packed = [Section(name=name, rc=0, ms=3, body=body) for name, body in bodies.items()]
     sections_pack(command.pk, packed).save()
     settle(command, states.SUCCEEDED, answer={"answer": "PROBE", "boot_id": "b-1"})
 

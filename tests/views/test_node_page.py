@@ -1,4 +1,3 @@
-import re
 import uuid
 from datetime import timedelta
 
@@ -9,7 +8,8 @@ from fleet.execution.output import Section, sections_pack
 from fleet.models import Fact, Gpu, NodeProbe, ProbeRun
 from fleet.rules.hostkeys import fingerprint
 from fleet.services.hosts import host_key_accept
-from fleet.views.nodes import FACT_WORDS
+from fleet.views.node_facts import FACT_WORDS, value_text
+from fleet.views.topology import matrix
 from tests.factories import (
     host_key,
     make_actor,
@@ -20,7 +20,7 @@ from tests.factories import (
     make_pool,
     make_replica,
 )
-from tests.views.conftest import ROOT
+from tests.rules.test_probe import judge, sections
 
 pytestmark = pytest.mark.django_db
 
@@ -181,7 +181,7 @@ def test_a_probe_without_an_answer_can_be_cancelled_from_the_page(signed_in, ana
         ("clock_offset", -8e-05, "s", "Clock offset", "−0.08 ms"),
         ("clock_offset", 2.5, "s", "Clock offset", "2.5 s"),
         ("clock_is_synchronised", True, "", "Clock synchronised", "yes"),
-        ("models", ["a"], "", "Models on disk", "1 value"),
+        ("models", [{"directory": "a"}], "", "Models on disk", "1 value"),
         ("memory_total", 2**40, "B", "Memory", "1,024.0 GiB"),
     ],
 )
@@ -193,7 +193,120 @@ def test_a_fact_is_named_and_measured_in_words(ana, key, value, unit, word, text
 
 
 def test_every_fact_that_a_probe_writes_has_words():
-    source = (ROOT / "fleet/rules/probe_reading.py").read_text(encoding="utf-8")
-    written = set(re.findall(r'"(\w+)": (?:_of\(|_rows\(|", "|word|count)', source))
-    assert len(written) > 12
+    reading, _, _ = judge(sections())
+    written = {fact.key for fact in reading.facts}
+    assert len(written) > 50
     assert written <= set(FACT_WORDS)
+
+
+def card(node, index: int, bus: str) -> Gpu:
+    return Gpu.objects.create(
+        node=node, index=index, bus=bus, health="ok", observed_at=timezone.now()
+    )
+
+
+def row_of(page: str, index: int) -> str:
+    return page.partition(f'<tr id="gpu-{index}"')[2].partition("</tr>")[0]
+
+
+def test_a_card_shows_its_own_part_of_a_fact(ana, node):
+    card(node, 3, "00000000:4E:00.0")
+    card(node, 4, "00000000:9A:00.0")
+    fact(node, "remap_pending", {"3": "Yes", "4": "No"})
+    fact(node, "remap_failure", "No")
+    fact(node, "memory_temperature", {"3": 61, "4": 43})
+    fact(node, "xids", [{"code": 94, "bus": "0000:4e:00"}, {"code": 63, "bus": "0000:4e:00"}])
+    page = ana.get("/nodes/h100-001/").content.decode()
+    assert '<td class="nowrap t-warn">pending</td><td class="nowrap t-crit">94, 63</td>' in row_of(
+        page, 3
+    )
+    assert '<td class="nowrap dim">none</td><td class="nowrap dim">none</td>' in row_of(page, 4)
+    assert '<td class="num">61</td>' in row_of(page, 3)
+
+
+@pytest.mark.parametrize("age_s", [5, 900])
+def test_a_card_whose_facts_nobody_has_read_lately_shows_dashes(ana, node, age_s):
+    card(node, 3, "00000000:4E:00.0")
+    if age_s > 60:
+        for key, value in (("remap_pending", "No"), ("remap_failure", "No"), ("xids", [])):
+            fact(node, key, value, age_s=age_s, ttl_s=60)
+    page = ana.get("/nodes/h100-001/").content.decode()
+    assert row_of(page, 3).count('<td class="nowrap dim">–</td>') >= 3
+
+
+def port(**changed: object) -> dict[str, object]:
+    return {
+        "device": "mlx5_3", "port": 1, "state": "Active", "physical": "LinkUp", "rate_gbps": 400.0,
+        "netdev": "rail3np0", "mtu": 9000, "active_mtu": 4096, "firmware": "28.43.2026",
+    } | changed  # fmt: skip
+
+
+def test_the_ports_show_what_they_are_and_what_they_lost(ana, node):
+    fact(node, "rdma_ports", [port(), port(device="mlx5_4", state="Down", physical="Polling")])
+    fact(
+        node,
+        "gids",
+        [{"device": "mlx5_3", "port": 1, "index": 3, "version": "v2", "ip": "10.41.3.1"}],
+    )
+    fact(node, "rdma_counters", {"mlx5_3": {"out_of_sequence": 7, "port_rcv_data": 99}})
+    page = ana.get("/nodes/h100-001/").content.decode()
+    table = page.partition('id="ports"')[2].partition("</section>")[0]
+    good, bad = table.partition("<tbody>")[2].split("</tr>")[:2]
+    for cell in ("400", "9,000", "4,096", "10.41.3.1", "28.43.2026", '<td class="num">7</td>'):
+        assert cell in good
+    assert "Down, Polling" in bad
+    assert 'class="bad"' in bad
+    assert bad.count("–") >= 3  # no GID, no address, no counter: unknown, not zero
+
+
+def test_ports_that_were_read_long_ago_are_not_drawn_as_facts_of_now(ana, node):
+    fact(node, "rdma_ports", [port()], age_s=900, ttl_s=60)
+    assert 'id="ports"' not in ana.get("/nodes/h100-001/").content.decode()
+
+
+def test_a_drawing_that_could_not_be_read_is_a_row_with_its_reason(ana, node):
+    fact(node, "rdma_ports", problem="ibstat: the command was not found on the node.")
+    assert "ibstat: the command was not found" in ana.get("/nodes/h100-001/").content.decode()
+
+
+def test_facts_stand_in_groups_and_an_unknown_key_stands_last(ana, node):
+    for key in ("vbios", "os", "xids", "brand_new"):
+        fact(node, key, "x" if key != "xids" else [])
+    groups = ana.get("/nodes/h100-001/").context["fact_groups"]
+    assert [(str(g["name"]), [r["fact"].key for r in g["rows"]]) for g in groups] == [
+        ("System", ["os"]), ("Cards", ["vbios"]), ("Kernel log", ["xids"]), ("Other", ["brand_new"]),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "unit", "text"),
+    [
+        ("vbios", {"0": "A", "1": "A", "2": "B"}, "", "A; GPU 2: B"),
+        ("memory_temperature", {"0": 42, "1": 47}, "°C", "42–47 °C"),
+        ("link_mtu", {"rail0np0": 9000, "rail1np0": 9000, "bond0": None}, "", "9000 × 2, – × 1"),
+        ("xids", [{"code": 79, "bus": "0000:4e:00"}], "", "79 0000:4e:00"),
+        ("xids", [], "", "none"),
+        ("memlock_kb", 8192, "", "8,192 KiB"),
+        ("links_down", ["eno2", "rail3np0"], "", "eno2, rail3np0"),
+        ("block_devices", [{"kind": "disk", "size_bytes": 3840755982336}] * 4, "", "4 × 3.8 TB"),
+    ],
+)
+def test_a_fact_of_many_parts_is_said_in_a_few_words(key, value, unit, text):
+    assert value_text(key, value, unit) == text
+
+
+def test_a_fact_that_tells_of_trouble_is_warm_and_no_other(ana, node):
+    fact(node, "remap_pending", "Yes")
+    fact(node, "remap_failure", "No")
+    rows = {row["fact"].key: row for row in ana.get("/nodes/h100-001/").context["facts"]}
+    assert (rows["remap_pending"]["is_bad"], rows["remap_failure"]["is_bad"]) == (True, False)
+
+
+def test_a_cell_that_differs_from_gold_says_what_gold_has():
+    rows = [{"name": f"GPU{n}", "links": ["X", "NV17", "PIX"]} for n in range(2)]
+    value = {"columns": ["GPU0", "GPU1", "NIC0"], "rows": rows, "nics": {"NIC0": "mlx5_0"}}
+    drawn = matrix(value, {("nvlink_matrix", "0.1"): "NV18", ("nic_matrix", "1.0"): "NODE"})
+    assert drawn["rows"][0]["gpus"][1] == {"text": "NV17", "look": "bad", "gold": "NV18"}
+    assert drawn["rows"][1]["nics"][0] == {"text": "PIX", "look": "bad", "gold": "NODE"}
+    assert drawn["rows"][1]["gpus"][1] == {"text": "NV17", "look": "nv"}
+    assert matrix(value)["rows"][0]["gpus"][1]["look"] == "nv"

@@ -13,6 +13,7 @@ _LOCKED_ROW = re.compile(r"max locked memory\s+\((?:kbytes, )?-l\)\s+(\S{1,24})\
 _FREE = re.compile(
     r"Mem:\s+(\d{1,19})\s+(\d{1,19})\s+(\d{1,19})\s+(\d{1,19})\s+(\d{1,19})\s+(\d{1,19})"
 )
+_LIMITS_ROW = re.compile(r"Max locked memory\s+(\S{1,24})\s+(\S{1,24})\s+bytes\s*")
 _KIB = 1024
 
 
@@ -93,3 +94,15 @@ def parse_memlock(text: str) -> LockLimit | None:
         return LockLimit(None, True)
     kib = count(word, 2**53)
     return None if kib is None else LockLimit(kib * _KIB, False)
+
+
+def parse_limits_memlock(text: str) -> LockLimit | None:
+    """Read the soft limit in /proc/self/limits, which is in bytes. Source: proc(5)."""
+    words = [
+        found[1] for line in whole_lines(text)[0] if (found := _LIMITS_ROW.fullmatch(line.text))
+    ]
+    word = words[0] if len(words) == 1 else None
+    if word == "unlimited":
+        return LockLimit(None, True)
+    size = count(word, 2**63)
+    return None if size is None else LockLimit(size, False)

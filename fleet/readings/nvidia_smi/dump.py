@@ -89,7 +89,8 @@ def parse_dump(text: str) -> Dump:
         if bus := _BUS.match(line.text):
             values, path = {}, []
             gpus.append(DumpGpu(bus[1], line.number, values))
-        elif sentence := read_sentence(line):
+        # A row of the report is no sentence, and there are a thousand of them.
+        elif " : " not in line.text and (sentence := read_sentence(line)):
             sentences.append(sentence)
         elif len(values) < _KEYS_CAP:
             _take(line, values, path)

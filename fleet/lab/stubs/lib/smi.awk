@@ -9,7 +9,7 @@ BEGIN {
 NR == 1 {
   for (i = 1; i <= NF; i++) column[$i] = i
   for (i = 1; i <= count; i++)
-    if (!(wanted[i] in column)) {
+    if (!(wanted[i] in column) || wanted[i] ~ /^_/) {
       printf "Field \"%s\" is not a valid field to query.\n\n", wanted[i]
       rc = 2
       exit
