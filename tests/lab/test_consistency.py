@@ -18,9 +18,9 @@ from fleet.readings.fabric.links import parse_links
 from fleet.readings.fabric.netdevs import parse_gids, parse_netdevs
 from fleet.readings.fabric.ports import parse_ports
 from fleet.readings.host.counters import parse_ethtool_stats
-from fleet.readings.host.memory import parse_meminfo
+from fleet.readings.host.disks import parse_df
+from fleet.readings.host.memory import parse_free, parse_meminfo
 from fleet.readings.host.processors import parse_lscpu, parse_numactl_hardware
-from fleet.readings.host_tools import parse_df, parse_free
 from fleet.readings.kernel_log import KernelReader
 from fleet.readings.nvidia_smi.dump import parse_dump
 from fleet.readings.nvidia_smi.listing import parse_listing

@@ -4,7 +4,7 @@ import pytest
 
 from fleet.readings.fabric.devinfo import parse_devinfo
 from fleet.readings.host.memory import parse_limits_memlock
-from fleet.readings.host_tools import parse_hostname, parse_is_active, parse_os_release
+from fleet.readings.host.system import parse_hostname, parse_is_active, parse_os_release
 from tests.probe_texts import devinfo
 
 
