@@ -1,6 +1,7 @@
 """Tables of the fleet. Written only by fleet/services."""
 
 from fleet.models.evidence import Evidence
+from fleet.models.golden import GoldenKey, GoldenProfile
 from fleet.models.inventory import Fact, Gpu, Hold, Leaf, Node, Rack
 from fleet.models.people import Answered, RoleGrant
 from fleet.models.pools import Member, Pool, Replica
@@ -13,6 +14,8 @@ __all__ = [
     "Brake",
     "Evidence",
     "Fact",
+    "GoldenKey",
+    "GoldenProfile",
     "Gpu",
     "Hold",
     "KeyChange",
