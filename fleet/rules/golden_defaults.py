@@ -72,6 +72,8 @@ DEFAULTS: dict[str, Tolerance] = {
     **dict.fromkeys(("edac_errors", "mlx5_errors"), _MOVES),
     **dict.fromkeys(("boot_id", "booted_at"), _OWN),
 }
+# One word for all cards of a good node; a table by card means that they disagree.
+ONE_WORD = frozenset({"vbios", "inforom", "gsp_firmware"})
 UNLISTED = Tolerance(IGNORE, "not known to the table of tolerances; choose one in the next version")
 
 

@@ -63,6 +63,12 @@ PERMISSIONS: dict[str, Entry] = {
     "host-key-sign": Entry(write=SIGN | KEEP, scope="node", is_versioned=True),
     # its address names the brake that was read: one pulled since is not cleared unseen
     "brake-clear": Entry(write=ACT),
+    # golden profiles: who made a version never makes it current, which the service sees to
+    "golden-list": Entry(read=READ),
+    "golden": Entry(read=READ, scope="golden"),
+    "golden-take": Entry(write=ACT),
+    "golden-edit": Entry(read=READ, write=ACT, scope="golden", is_versioned=True),
+    "golden-current": Entry(write=SIGN, scope="golden", is_versioned=True),
     # units and their launches
     "replica-list": Entry(read=READ),
     "replica": Entry(read=READ, scope="replica"),
@@ -133,6 +139,8 @@ TOPICS: dict[str, tuple[str, str]] = {
     "inbox": ("inbox", ""),
     "audit": ("audit", ""),
     "node-": ("node", "node"),
+    "golden": ("golden-list", ""),
+    "golden-": ("golden", "golden"),
     "replica-": ("replica", "replica"),
     "launch-": ("launch", "launch"),
     "gates": ("gate-list", ""),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from django.db.models import Prefetch, QuerySet
 from django.utils import timezone
@@ -11,7 +12,45 @@ from django.utils import timezone
 from fleet.models import Fact, GoldenKey, GoldenProfile, Node
 from fleet.rules.golden import Difference, Found, compare
 
-Line = tuple[str, str]  # node class, origin
+ClassOf = tuple[str, str]  # node class, origin
+
+
+@dataclass(frozen=True)
+class GoldenLine:
+    """A profile among the versions of its class; `version` is that of the newest, which a write is based on."""
+
+    profile: GoldenProfile
+    newest: GoldenProfile
+
+    def __str__(self) -> str:
+        return self.newest.public_id
+
+    @property
+    def version(self) -> int:
+        return self.newest.version
+
+
+def line_named(name: str) -> GoldenLine | None:
+    """Return the profile of a public id (GP-0007) with the newest of its line, or None."""
+    digits = name.upper().removeprefix("GP-")
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 10):
+        return None
+    profile = (
+        GoldenProfile.objects.select_related("taken_from", "created_by")
+        .filter(pk=int(digits))
+        .first()
+    )
+    if profile is None:
+        return None
+    return GoldenLine(profile, versions_of(profile)[0])
+
+
+def versions_of(profile: GoldenProfile) -> list[GoldenProfile]:
+    """Return every version of a profile's line, newest first."""
+    rows = GoldenProfile.objects.select_related("taken_from", "created_by").filter(
+        node_class=profile.node_class, kind=profile.kind, origin=profile.origin
+    )
+    return list(rows.order_by("-version"))
 
 
 def profile_for(node: Node) -> GoldenProfile | None:
@@ -29,7 +68,7 @@ def drift_of(nodes: Iterable[Node]) -> dict[int, list[Difference]]:
 
     A node without a profile is left out: nothing is known of it.
     """
-    profiles: dict[Line, GoldenProfile] = {
+    profiles: dict[ClassOf, GoldenProfile] = {
         (profile.node_class, profile.origin): profile
         for profile in _current().prefetch_related(
             Prefetch("keys", GoldenKey.objects.order_by("key"))
