@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from fleet.views import acts, audit, evidence, jump, map, nodes, replicas, settings, sign_in
+from fleet.views import acts, audit, evidence, golden, jump, map, nodes, replicas, settings, sign_in
 
 urlpatterns = [
     path("login/", sign_in.sign_in, name="login"),
@@ -14,6 +14,11 @@ urlpatterns = [
     path("fleet/table/", map.fleet_table, name="fleet-table"),
     path("nodes/<str:name>/", nodes.node, name="node"),
     path("nodes/<str:name>/probes/<int:pk>/raw/<str:section>/", nodes.probe_raw, name="probe-raw"),
+    path("golden/", golden.golden_list, name="golden-list"),
+    path("golden/take/", golden.golden_take, name="golden-take"),
+    path("golden/<str:name>/", golden.golden, name="golden"),
+    path("golden/<str:name>/edit/", golden.golden_edit, name="golden-edit"),
+    path("golden/<str:name>/current/", golden.golden_current, name="golden-current"),
     path("replicas/", replicas.replica_list, name="replica-list"),
     path("evidence/<int:pk>/", evidence.evidence, name="evidence"),
     path("audit/", audit.audit, name="audit"),

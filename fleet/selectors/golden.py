@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from django.db.models import Prefetch, QuerySet
+from django.db.models import QuerySet
 from django.utils import timezone
 
-from fleet.models import Fact, GoldenKey, GoldenProfile, Node
-from fleet.rules.golden import Difference, Found, compare
+from fleet.models import Fact, GoldenProfile, Node
+from fleet.rules.golden import Difference, Found, Wanted, compare
 
 ClassOf = tuple[str, str]  # node class, origin
 
@@ -68,21 +68,23 @@ def drift_of(nodes: Iterable[Node]) -> dict[int, list[Difference]]:
 
     A node without a profile is left out: nothing is known of it.
     """
-    profiles: dict[ClassOf, GoldenProfile] = {
-        (profile.node_class, profile.origin): profile
-        for profile in _current().prefetch_related(
-            Prefetch("keys", GoldenKey.objects.order_by("key"))
-        )
+    wanted: dict[ClassOf, list[Wanted]] = {
+        (profile.node_class, profile.origin): _wanted(profile)
+        for profile in _current().prefetch_related("keys")
     }
-    judged = [node for node in nodes if (node.node_class, node.origin) in profiles]
+    judged = [node for node in nodes if (node.node_class, node.origin) in wanted]
     found = found_of([node.pk for node in judged])
     return {
-        node.pk: compare(
-            [key.wanted() for key in profiles[node.node_class, node.origin].keys.all()],
-            found.get(node.pk, {}),
-        )
+        node.pk: compare(wanted[node.node_class, node.origin], found.get(node.pk, {}))
         for node in judged
     }
+
+
+def drift_against(profile: GoldenProfile, nodes: Iterable[Node]) -> dict[int, list[Difference]]:
+    """Return how these nodes differ from one version, current or not, by node key. Two queries."""
+    rows, wanted = list(nodes), _wanted(profile)
+    found = found_of([node.pk for node in rows])
+    return {node.pk: compare(wanted, found.get(node.pk, {})) for node in rows}
 
 
 def found_of(node_ids: Iterable[int]) -> dict[int, dict[str, Found]]:
@@ -93,6 +95,10 @@ def found_of(node_ids: Iterable[int]) -> dict[int, dict[str, Found]]:
     for node_id, key, value, expires_at in rows.values_list("node", "key", "value", "expires_at"):
         found[node_id][key] = Found(value, expires_at <= now)
     return found
+
+
+def _wanted(profile: GoldenProfile) -> list[Wanted]:
+    return [key.wanted() for key in sorted(profile.keys.all(), key=lambda key: key.key)]
 
 
 def _current() -> QuerySet[GoldenProfile]:

@@ -165,13 +165,14 @@ def _fact(fact: Fact, now: datetime) -> dict[str, Any]:
     return {
         "fact": fact,
         "word": FACT_WORDS.get(fact.key, fact.key),
-        "text": "" if fact.value is None else _short(fact.value, fact.unit),
+        "text": "" if fact.value is None else short_value(fact.value, fact.unit),
         "problem": said(fact.problem, _),
         "is_expired": is_expired,
     }
 
 
-def _short(value: Any, unit: str = "") -> str:
+def short_value(value: Any, unit: str = "") -> str:
+    """Return a value of a fact as a table shows it; of a list or a matrix only how much it holds."""
     if isinstance(value, dict | list):
         return ngettext("%(n)d value", "%(n)d values", len(value)) % {"n": len(value)}
     if isinstance(value, bool):
