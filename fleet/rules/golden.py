@@ -106,7 +106,8 @@ def _matrix_of(value: Any) -> tuple[dict[str, Any], list[Any]] | None:
     """
     if not isinstance(value, dict):
         return None
-    if _is_rows(cells := value.get("cells")):
+    cells = value.get("cells")
+    if isinstance(cells, list) and all(isinstance(row, list) for row in cells):
         return {key: part for key, part in value.items() if key != "cells"}, cells
     rows = value.get("rows")
     if isinstance(rows, list) and all(
@@ -124,10 +125,6 @@ class _Row(dict[str, Any]):
         cells = {str(at): link for at, link in enumerate(row["links"])}
         super().__init__(cells | {key: part for key, part in row.items() if key != "links"})
         self.width = len(cells)
-
-
-def _is_rows(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(row, list) for row in value)
 
 
 def _width(row: Any) -> int | None:

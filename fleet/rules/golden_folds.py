@@ -81,8 +81,12 @@ def paths_of(differences: Iterable[Difference], key: str) -> frozenset[str]:
 
 
 def place_words(value: Any, path: str) -> str:
-    """Name a place in a value by its heads, "GPU3 GPU5" for "3.5" of a matrix; else the path as it is."""
+    """Name a place by the heads of a matrix ("GPU3 GPU5" for "3.5") or the device of an entry; else by its path."""
     row, dot, column = path.partition(".")
+    if isinstance(value, list) and row.isdigit() and int(row) < len(value):
+        entry = value[int(row)]
+        device = entry.get("device") if isinstance(entry, dict) else None
+        return f"{device} {column}".rstrip() if device else path
     if not isinstance(value, dict) or not dot or not row.isdigit():
         return path
     rows, columns = _heads(value)
@@ -110,8 +114,9 @@ def _list(value: Any) -> list[Any]:
 
 
 def _sign(difference: Difference) -> tuple[Any, ...]:
-    """What makes two differences alike: an old reading that has expired is no part of it."""
-    found = "" if difference.verdict == UNKNOWN else repr(difference.found)
+    """What makes two differences alike: of a reading that has expired only that there was one."""
+    is_unknown = difference.verdict == UNKNOWN
+    found = str(difference.found is None) if is_unknown else repr(difference.found)
     return difference.key, difference.path, difference.verdict, found
 
 

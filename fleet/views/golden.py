@@ -43,6 +43,7 @@ def golden_list(request: HttpRequest) -> HttpResponse:
         "topics": ["golden", "fleet"],
         "lines": lines,
         "classes": [(profile, drift, drift_words(drift)) for profile, drift in drawn],
+        "equal": golden_drawn.AGREES,
         "differ": sum(drift.differ for _profile, drift in drawn),
         "unjudged": _unjudged(unjudged),
         "unjudged_count": len(unjudged),
@@ -76,6 +77,7 @@ def golden(request: HttpRequest, name: str) -> HttpResponse:
         "keys": key_rows(keys),
         "drift": drift,
         "drift_words": drift_words(drift),
+        "equal": golden_drawn.AGREES,
         "matrix": golden_drawn.matrix_drawn(seen, keys),
         "legend": (
             golden_drawn.AGREES,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import groupby
 from typing import Any
 
@@ -20,6 +21,7 @@ from fleet.rules.nodeset import fold_nodeset
 from fleet.selectors.golden_page import FleetDrift, SourceOf
 
 PLACES_SHOWN = 3
+UNREAD_SHOWN = 3
 MATRIX_NODES = 96  # more columns than that are no picture; the folded list says it all
 AGREES = Mark(OK, "ok", gettext_lazy("Equal"), "equal")
 GRAVE = Mark(CRIT, "crit", gettext_lazy("Other cards, paths or ports"), "grave")
@@ -61,6 +63,10 @@ class DriftRow:
     count: int
     first: str
     keys: list[KeyDrift]
+    unread: list[str]  # keys without any reading, when there are too many to stand one by one
+    unread_at: datetime | None = (
+        None  # when the last of them was read, of readings that have expired
+    )
 
 
 @dataclass(frozen=True)
@@ -77,7 +83,7 @@ class DriftDrawn:
 
 def drift_drawn(seen: FleetDrift, profile: GoldenProfile) -> DriftDrawn:
     """Draw the drift against a profile whose keys are at hand; rows worst first."""
-    values = {key.key: key.value for key in profile.keys.all()}
+    golden = {key.key: key for key in profile.keys.all()}
     folded = seen.rows
     agreeing = [name for row in folded if not row.differences for name in row.nodes]
     unknown = sum(len(row.nodes) for row in folded if row.verdict == UNKNOWN)
@@ -87,7 +93,7 @@ def drift_drawn(seen: FleetDrift, profile: GoldenProfile) -> DriftDrawn:
         agree_names=fold_nodeset(agreeing),
         differ=len(seen.nodes) - len(agreeing) - unknown,
         unknown=unknown,
-        rows=[_row(row, values, seen.sources) for row in folded if row.differences],
+        rows=[_row(row, golden, seen.sources) for row in folded if row.differences],
     )
 
 
@@ -96,14 +102,14 @@ def node_card(
 ) -> dict[str, Any]:
     """Draw how one node differs: differing keys first with both values, those that agree to be folded."""
     keys = list(profile.keys.all())
-    values = {key.key: key.value for key in keys}
+    golden = {key.key: key for key in keys}
     by_key = {fact.key: fact for fact in facts}
     sources = {(node.name, key): fact for key, fact in by_key.items()}
     off = {difference.key for difference in differences}
     judged = [key for key in keys if key.tolerance != IGNORE]
     return {
         "profile": profile,
-        "keys": _keys(node.name, differences, values, sources),
+        "keys": _keys(node.name, differences, golden, sources),
         "equal": [
             (key, by_key.get(key.key), bar_words(key.wanted()))
             for key in judged
@@ -125,15 +131,22 @@ def mark_of_differences(differences: Iterable[Difference]) -> Mark:
     return NO_READING if found else AGREES
 
 
-def _row(row: Drifted, values: Mapping[str, Any], sources: SourceOf) -> DriftRow:
+def _row(row: Drifted, golden: Mapping[str, GoldenKey], sources: SourceOf) -> DriftRow:
     # the oldest reading of those that differ alike is the one to doubt first
     first = min(row.nodes, key=lambda name: _oldest(row, name, sources))
+    unread = [diff.key for diff in row.differences if diff.verdict == UNKNOWN and not diff.path]
+    if len(unread) <= UNREAD_SHOWN:
+        unread = []
+    facts = [sources.get((first, key)) for key in unread]
+    shown = [diff for diff in row.differences if diff.path or diff.key not in unread]
     return DriftRow(
         mark=mark_of_differences(row.differences),
         names=fold_nodeset(row.nodes),
         count=len(row.nodes),
         first=first,
-        keys=_keys(first, row.differences, values, sources),
+        keys=_keys(first, shown, golden, sources),
+        unread=unread,
+        unread_at=max((fact.observed_at for fact in facts if fact), default=None),
     )
 
 
@@ -143,14 +156,17 @@ def _oldest(row: Drifted, name: str, sources: SourceOf) -> float:
 
 
 def _keys(
-    node: str, differences: Iterable[Difference], values: Mapping[str, Any], sources: SourceOf
+    node: str,
+    differences: Iterable[Difference],
+    golden: Mapping[str, GoldenKey],
+    sources: SourceOf,
 ) -> list[KeyDrift]:
     drawn = []
     for key, some in groupby(differences, key=lambda difference: difference.key):
         found = list(some)
         fact = sources.get((node, key))
         places = [
-            (place_words(values.get(key), difference.path), difference)
+            (place_words(golden[key].value, difference.path), difference)
             for difference in found[:PLACES_SHOWN]
         ]
         drawn.append(
@@ -158,7 +174,7 @@ def _keys(
                 key=key,
                 mark=mark_of_differences(found),
                 tolerance=found[0].tolerance,
-                unit=fact.unit if fact else "",
+                unit=golden[key].unit,
                 places=places,
                 more=len(found) - len(places),
                 fact=fact,

@@ -28,13 +28,15 @@ def test_alike_nodes_are_one_row_and_those_that_agree_come_last():
             "n4": [diff()],
             "n5": [diff(found="550")],
             "n6": [diff(found="560", verdict=UNKNOWN)],
-            "n7": [diff(found=None, verdict=UNKNOWN)],
+            "n7": [diff(found="561", verdict=UNKNOWN)],
+            "n8": [diff(found=None, verdict=UNKNOWN)],
         }
     )
     assert [(row.nodes, row.verdict) for row in rows] == [
         (("n2", "n4"), FAIL),
         (("n5",), FAIL),
         (("n6", "n7"), UNKNOWN),
+        (("n8",), UNKNOWN),
         (("n1", "n3"), ""),
     ]
 
@@ -68,6 +70,8 @@ def test_the_cells_that_differ_are_the_paths_of_their_key():
         ({"devices": ["GPU0"], "cells": []}, "0.9", "0.9"),
         ({"rail0": 9000}, "rail0", "rail0"),
         ([1, 2], "1.rate", "1.rate"),
+        ([{"device": "mlx5_0"}], "0.rate_gbps", "mlx5_0 rate_gbps"),
+        ([{"device": "mlx5_0"}], "4.rate_gbps", "4.rate_gbps"),
     ],
 )
 def test_a_place_is_named_by_its_heads(value, path, words):

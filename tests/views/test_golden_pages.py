@@ -96,7 +96,7 @@ def test_cells_of_a_matrix_are_named_by_their_cards(ana, fleet):
     torn = {"devices": ["GPU0", "GPU1"], "cells": [["X", "SYS"], ["NV18", "X"]]}
     make_facts(fleet[3], nvlink_matrix=torn)
     page = text_of(ana.get(f"/golden/{profile.public_id}/"))
-    assert "GPU0 GPU1 NV18 SYS" in page
+    assert "GPU0 GPU1 NV18 SYS" in page  # where, expected, found
     assert "h100-004 · NVLink, PCIe, NUMA · Other cards, paths or ports" in (
         ana.get(f"/golden/{profile.public_id}/").content.decode()
     )
@@ -223,3 +223,10 @@ def test_putting_one_in_force_is_told_in_its_history(ana):
     profile = make_golden(KEYS, is_current=False)
     profile_make_current(profile=profile, reason="accepted", actor=make_actor("bo"))
     assert "golden profile made current" in text_of(ana.get(f"/golden/{profile.public_id}/"))
+
+
+def test_a_node_that_was_never_read_is_one_row(ana, fleet):
+    make_golden(KEYS | {"kernel": ("6.8", "equal")})
+    make_node("h100-009")
+    page = text_of(ana.get("/golden/"))
+    assert "h100-009 5 facts without a reading: allreduce_busbw_gbs, GPU driver," in page
