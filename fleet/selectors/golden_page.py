@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from django.db.models import Count, Prefetch, prefetch_related_objects
+from django.utils import timezone
 
 from fleet.models import Fact, GoldenKey, GoldenProfile, Node, TrailEntry
-from fleet.rules.golden import Difference
+from fleet.rules.golden import Difference, Found, compare
 from fleet.rules.golden_folds import Drifted, fold_drift
-from fleet.selectors.golden import ClassOf, drift_against, drift_of
+from fleet.selectors.golden import ClassOf, drift_against, drift_of, profile_for
 
 HISTORY_SHOWN = 12
 SourceOf = dict[tuple[str, str], Fact]  # node name, key
@@ -84,6 +85,17 @@ def profile_drift(profile: GoldenProfile) -> FleetDrift:
     drift = drift_against(profile, nodes)
     by_name = {node.name: drift[node.pk] for node in nodes}
     return FleetDrift(nodes, by_name, sources_of(nodes, drift))
+
+
+def node_gold(node: Node, facts: Iterable[Fact]) -> tuple[GoldenProfile | None, list[Difference]]:
+    """Return the profile that judges a node, its keys fetched, and where these facts of it differ. Two queries."""
+    profile = profile_for(node)
+    if profile is None:
+        return None, []
+    prefetch_related_objects([profile], Prefetch("keys", GoldenKey.objects.order_by("key")))
+    now = timezone.now()
+    found = {fact.key: Found(fact.value, fact.expires_at <= now) for fact in facts}
+    return profile, compare([key.wanted() for key in profile.keys.all()], found)
 
 
 def nodes_judged() -> list[Node]:

@@ -117,7 +117,7 @@ def node_card(
         ],
         "judged": len(judged),
         "off": len(off),
-        "mark": mark_of_differences(differences),
+        "agrees": AGREES,
     }
 
 

@@ -17,11 +17,14 @@ from fleet.marks import CORDONED, Mark, mark_of
 from fleet.models import Fact, Gpu, Hold, Pool
 from fleet.readings.nvidia_smi.throttle import HARMLESS, REASON_BITS
 from fleet.rules import hostkeys
+from fleet.rules.golden_folds import paths_of
 from fleet.rules.message import said
 from fleet.rules.policy import may
+from fleet.selectors.golden_page import node_gold
 from fleet.selectors.node_page import NodeSeen, neighbours, node_seen, probe_command, topology_of
 from fleet.services.holds import HOST_KEY, owner_of
 from fleet.services.trail import actor_of
+from fleet.views.golden_drawn import node_card
 from fleet.views.parts import render_page
 from fleet.views.raw_text import raw_text
 from fleet.views.topology import matrix
@@ -47,10 +50,11 @@ def node(request: HttpRequest, name: str) -> HttpResponse:
     if seen is None:
         raise Http404(_("No node is called %(name)s.") % {"name": name})
     before, after = neighbours(name)
+    profile, differences = node_gold(seen.node, seen.facts)
     pool = seen.seat.replica.pool if seen.seat else None
     context = {
         "section": "fleet",
-        "topics": [f"node-{name}"],
+        "topics": [f"node-{name}", "golden"],
         "node": seen.node,
         "seen": seen,
         "seat": seen.seat,
@@ -59,7 +63,9 @@ def node(request: HttpRequest, name: str) -> HttpResponse:
         "after": after,
         "gpus": [_gpu(gpu, request.GET.get("gpu", "")) for gpu in seen.gpus],
         "read_at": max((gpu.observed_at for gpu in seen.gpus if gpu.observed_at), default=None),
-        "topology": matrix(topology_of(seen.facts)),
+        "topology": matrix(topology_of(seen.facts), paths_of(differences, "topo")),
+        "gold": node_card(seen.node, profile, differences, seen.facts) if profile else None,
+        "may_take": may(request.user, "golden-take"),
         "facts": [_fact(fact, timezone.now()) for fact in seen.facts if fact.key != "topo"],
         "probes": [_probe(probe) for probe in seen.probes],
         "holds": [_hold(hold, request) for hold in seen.holds],

@@ -20,6 +20,7 @@ from tests.factories import (
     make_pool,
     make_replica,
 )
+from tests.golden_profiles import make_facts, make_golden
 from tests.views.conftest import ROOT
 
 pytestmark = pytest.mark.django_db
@@ -197,3 +198,48 @@ def test_every_fact_that_a_probe_writes_has_words():
     written = set(re.findall(r'"(\w+)": (?:_of\(|_rows\(|", "|word|count)', source))
     assert len(written) > 12
     assert written <= set(FACT_WORDS)
+
+
+TOPO = {
+    "columns": ["GPU0", "GPU1", "NIC0"],
+    "nics": {"NIC0": "mlx5_0"},
+    "rows": [
+        {"name": "GPU0", "links": ["X", "NV18", "PIX"], "cpus": "0-51", "numa": 0},
+        {"name": "GPU1", "links": ["NV18", "X", "NODE"], "cpus": "52-103", "numa": 1},
+    ],
+}
+
+
+def test_a_node_without_a_profile_is_not_called_equal(ana, node):
+    make_facts(node, driver_version="570")
+    page = ana.get("/nodes/h100-001/").content.decode()
+    assert "nothing was compared" in page
+    assert "/golden/?node=h100-001#take" in page
+    assert "all equal" not in page
+
+
+def test_differing_facts_come_first_with_both_values_and_equal_ones_are_folded(ana, node):
+    make_golden({"driver_version": ("570", "equal"), "gpu_count": (8, "equal")})
+    make_facts(node, driver_version="565", gpu_count=8)
+    card = ana.get("/nodes/h100-001/").content.decode().partition('id="gold"')[2]
+    card = card.partition("</section>")[0]
+    assert "1 of 2 checks differ" in card
+    assert card.index("565") < card.index("<details")
+    assert card.index("<details") < card.index("1 check equal")
+
+
+def test_cells_of_the_topology_that_are_not_as_gold_are_marked(ana, node):
+    make_golden({"topo": (TOPO, "equal")})
+    rows = [
+        TOPO["rows"][0],
+        {"name": "GPU1", "links": ["SYS", "X", "SYS"], "cpus": "52-103", "numa": 0},
+    ]
+    make_facts(node, topo={**TOPO, "rows": rows})
+    page = ana.get("/nodes/h100-001/").content.decode()
+    assert "2 cells not as gold" in page
+    assert page.count('<td class="sys off">SYS') == 2
+    assert page.count('<td class="off">0</td>') == 1
+    make_facts(node, topo=TOPO)
+    page = ana.get("/nodes/h100-001/").content.decode()
+    assert "not as gold" not in page
+    assert "1 check, equal" in page
