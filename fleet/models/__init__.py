@@ -7,11 +7,13 @@ from fleet.models.people import Answered, RoleGrant
 from fleet.models.pools import Member, Pool, Replica
 from fleet.models.probes import NodeProbe, ProbeRun
 from fleet.models.safety import Brake, KeyChange
+from fleet.models.samples import CardSample
 from fleet.models.trail import Tick, TrailEntry, TrailSeal
 
 __all__ = [
     "Answered",
     "Brake",
+    "CardSample",
     "Evidence",
     "Fact",
     "GoldenKey",

@@ -24,6 +24,7 @@ from fleet.selectors.golden_page import node_gold
 from fleet.selectors.node_page import NodeSeen, neighbours, node_seen, probe_command, topology_of
 from fleet.services.holds import HOST_KEY, owner_of
 from fleet.services.trail import actor_of
+from fleet.views.card_history import card_charts
 from fleet.views.golden_drawn import node_card
 from fleet.views.parts import render_page
 from fleet.views.raw_text import raw_text
@@ -64,6 +65,7 @@ def node(request: HttpRequest, name: str) -> HttpResponse:
         "gpus": [_gpu(gpu, request.GET.get("gpu", "")) for gpu in seen.gpus],
         "read_at": max((gpu.observed_at for gpu in seen.gpus if gpu.observed_at), default=None),
         "topology": matrix(topology_of(seen.facts), paths_of(differences, "topo")),
+        "charts": card_charts(seen.samples, request.GET.get("gpu", "")),
         "gold": node_card(seen.node, profile, differences, seen.facts) if profile else None,
         "may_take": may(request.user, "golden-take"),
         "facts": [_fact(fact, timezone.now()) for fact in seen.facts if fact.key != "topo"],
