@@ -9,7 +9,7 @@ from typing import Any
 from django.utils import timezone
 
 from fleet.execution.models import Command
-from fleet.models import Fact, Node
+from fleet.models import CardSample, Fact, Node
 from fleet.rules.golden_edit import KeyEdit
 from fleet.services.golden import profile_edit, profile_make_current, profile_take
 from fleet.services.trail import Actor
@@ -41,6 +41,7 @@ def draw(nodes: list[Node], topo: dict[str, Any]) -> None:
                 )
             )
     Fact.objects.bulk_create(rows, ignore_conflicts=True)
+    CardSample.objects.bulk_create(_history(nodes[27]))
     first = profile_take(
         node=nodes[0],
         name="HGX H100, RoCE",
@@ -59,6 +60,30 @@ def draw(nodes: list[Node], topo: dict[str, Any]) -> None:
         actor=Actor("ana"),
         user=make_person("ana"),
     )
+
+
+def _history(node: Node) -> list[CardSample]:
+    """Five hours of probes: GPU 3 grows hot, slows down, and is gone."""
+    now = timezone.now()
+    return [
+        CardSample(
+            node=node,
+            at=now - timedelta(minutes=5 * (60 - turn)),
+            sm_clock_mhz=[
+                (None if turn > 50 else 1980 - 15 * max(0, turn - 25))
+                if n == 3
+                else 1980 - 15 * (n + turn) % 60
+                for n in range(8)
+            ],
+            temperature_c=[
+                (None if turn > 50 else 48 + max(0, turn - 20))
+                if n == 3
+                else 44 + (n * 3 + turn) % 7
+                for n in range(8)
+            ],
+        )
+        for turn in range(60)
+    ]
 
 
 def _readings(number: int, topo: dict[str, Any]) -> dict[str, Any]:
