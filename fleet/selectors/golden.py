@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from fleet.models import Fact, GoldenProfile, Node
-from fleet.rules.golden import Difference, Found, Wanted, compare
+from fleet.rules.golden import IGNORE, Difference, Found, Wanted, compare
 
 ClassOf = tuple[str, str]  # node class, origin
 
@@ -73,7 +73,7 @@ def drift_of(nodes: Iterable[Node]) -> dict[int, list[Difference]]:
         for profile in _current().prefetch_related("keys")
     }
     judged = [node for node in nodes if (node.node_class, node.origin) in wanted]
-    found = found_of([node.pk for node in judged])
+    found = found_of([node.pk for node in judged], _keys_of(*wanted.values()))
     return {
         node.pk: compare(wanted[node.node_class, node.origin], found.get(node.pk, {}))
         for node in judged
@@ -83,18 +83,27 @@ def drift_of(nodes: Iterable[Node]) -> dict[int, list[Difference]]:
 def drift_against(profile: GoldenProfile, nodes: Iterable[Node]) -> dict[int, list[Difference]]:
     """Return how these nodes differ from one version, current or not, by node key. Two queries."""
     rows, wanted = list(nodes), _wanted(profile)
-    found = found_of([node.pk for node in rows])
+    found = found_of([node.pk for node in rows], _keys_of(wanted))
     return {node.pk: compare(wanted, found.get(node.pk, {})) for node in rows}
 
 
-def found_of(node_ids: Iterable[int]) -> dict[int, dict[str, Found]]:
-    """Return what was read of each node, by node key and fact key. One query."""
+def found_of(
+    node_ids: Iterable[int], keys: Iterable[str] | None = None
+) -> dict[int, dict[str, Found]]:
+    """Return what was read of each node, by node key and fact key; only of these `keys` when given. One query."""
     now = timezone.now()
     found: dict[int, dict[str, Found]] = defaultdict(dict)
     rows = Fact.objects.filter(node__in=list(node_ids)).order_by()
+    if keys is not None:
+        rows = rows.filter(key__in=list(keys))
     for node_id, key, value, expires_at in rows.values_list("node", "key", "value", "expires_at"):
         found[node_id][key] = Found(value, expires_at <= now)
     return found
+
+
+def _keys_of(*wanted: Iterable[Wanted]) -> set[str]:
+    """The keys that are compared at all: counters of a thousand nodes are not fetched to be ignored."""
+    return {want.key for wants in wanted for want in wants if want.tolerance != IGNORE}
 
 
 def _wanted(profile: GoldenProfile) -> list[Wanted]:

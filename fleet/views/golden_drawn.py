@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import reduce
 from itertools import groupby
 from typing import Any
 
@@ -283,4 +284,6 @@ def drift_words(drawn: DriftDrawn) -> str:
         parts.append(ngettext("%(n)d differs", "%(n)d differ", drawn.differ) % {"n": drawn.differ})
     if drawn.unknown:
         parts.append(_("%(n)d without a reading") % {"n": drawn.unknown})
-    return ", ".join(parts)
+    return reduce(
+        lambda first, rest: _("%(first)s, %(rest)s") % {"first": first, "rest": rest}, parts
+    )
