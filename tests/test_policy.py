@@ -11,13 +11,14 @@ from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from django.utils import timezone
 
 from console.urls import websocket_urlpatterns
-from fleet.models import Brake, Evidence, Hold, KeyChange, Node, Pool, TrailEntry
+from fleet.models import Brake, Evidence, GoldenProfile, Hold, KeyChange, Node, Pool, TrailEntry
 from fleet.rules import policy
 from fleet.rules.hostkeys import fingerprint
 from releases.models import GateRun, Launch, Release, Rollout
 from runbooks.models import Incident, Run, RunStep
 from runbooks.services.library import book_for
 from tests.factories import host_key, make_hold, make_node, make_person, make_pool, make_replica
+from tests.golden_profiles import make_golden
 
 ROLES = ("viewer", "operator", "approver", "admin")
 # Written out here a second time on purpose: a change of the table must be meant twice.
@@ -34,6 +35,9 @@ MAY_WRITE = {
     "distribution-start": {"operator", "approver"},
     "distribution-act": {"operator", "approver"},
     "holding-act": {"operator", "approver"},
+    "golden-take": {"operator", "approver"},
+    "golden-edit": {"operator", "approver"},
+    "golden-current": {"approver"},
     "launch-plan": {"operator", "approver"},
     "launch-create": {"operator", "approver"},
     "launch-stop": {"operator", "approver"},
@@ -98,6 +102,8 @@ def name_of(scope: str, pool: str) -> str:
     """The name of the object of a scope that stands in this pool."""
     if scope == "node":
         return f"h100-{pool}"
+    if scope == "golden":
+        return GoldenProfile.objects.get().public_id
     if scope == "release":
         return Release.objects.get(pool__slug=pool).public_id
     if scope == "gate":
@@ -113,8 +119,10 @@ def name_of(scope: str, pool: str) -> str:
 
 @pytest.fixture
 def fleet(db) -> None:
-    """A node, a unit, its launch, a gate run, a rollout, an incident and its run in each of two pools."""
+    """A node, a unit, its launch, a gate run, a rollout, an incident and its run in each of two pools;
+    one golden profile."""
     case = book_for("hang")
+    make_golden({}, is_current=False)
     for slug in ("own", "other"):
         node = make_node(f"h100-{slug}", host={"address": "127.0.64.9"})
         unit = make_replica(f"{slug}-r1", pool=make_pool(slug), nodes=[node])
@@ -208,7 +216,7 @@ def expected(name: str, method: str, role: str, where: str):
         return lambda status: status == 405
     if wanted & (policy.ANYONE | policy.SIGNED_IN):
         return lambda status: status not in {403, 405}
-    needs_fleet = method == "post" and not entry.scope
+    needs_fleet = method == "post" and entry.scope in {"", "golden"}  # gold judges the whole fleet
     out_of_scope = (
         entry.scope in {"node", "replica", "gate", "release", "rollout", "incident", "run"}
         and where == "other"

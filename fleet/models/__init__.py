@@ -2,19 +2,24 @@
 
 from fleet.models.artefacts import Distribution, Holding, WeightsArtefact
 from fleet.models.evidence import Evidence
+from fleet.models.golden import GoldenKey, GoldenProfile
 from fleet.models.inventory import Fact, Gpu, Hold, Leaf, Node, Rack
 from fleet.models.people import Answered, RoleGrant
 from fleet.models.pools import Member, Pool, Replica
 from fleet.models.probes import NodeProbe, ProbeRun
 from fleet.models.safety import Brake, KeyChange
+from fleet.models.samples import CardSample
 from fleet.models.trail import Tick, TrailEntry, TrailSeal
 
 __all__ = [
     "Answered",
     "Brake",
+    "CardSample",
     "Distribution",
     "Evidence",
     "Fact",
+    "GoldenKey",
+    "GoldenProfile",
     "Gpu",
     "Hold",
     "Holding",

@@ -1,4 +1,4 @@
-"""Filters of the fleet pages: gpu[001-004], gpu0*, rack:R07, state:ready, words. Pure; it only narrows what is shown.
+"""Filters of the fleet pages: gpu[001-004], gpu0*, rack:R07, state:ready, health:failed, words. Pure; it only narrows.
 
 Blanks join parts that must all hold, commas outside brackets parts of which one is enough.
 """
@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from fleet.rules.nodeset import parse_nodeset
 
 LONGEST = 400
-_FIELDS = frozenset({"leaf", "rack", "pool", "unit", "state", "reach", "class"})
+_FIELDS = frozenset({"leaf", "rack", "pool", "unit", "state", "reach", "class", "health", "hold"})
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,8 @@ class Named:
     state: str = ""
     reach: str = ""
     node_class: str = ""
+    health: str = ""  # of its worst card
+    hold: str = ""  # what holds it; empty, which `hold:?*` leaves out, when nothing does
 
     def words(self) -> str:
         return " ".join((self.name, self.rack, self.pool, self.unit, self.state)).lower()

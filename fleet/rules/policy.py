@@ -74,6 +74,12 @@ PERMISSIONS: dict[str, Entry] = {
     "distribution-start": Entry(write=ACT, is_start=True),
     "distribution-act": Entry(write=ACT),
     "holding-act": Entry(write=ACT, is_start=True),
+    # golden profiles: who made a version never makes it current, which the service sees to
+    "golden-list": Entry(read=READ),
+    "golden": Entry(read=READ, scope="golden"),
+    "golden-take": Entry(write=ACT),
+    "golden-edit": Entry(read=READ, write=ACT, scope="golden", is_versioned=True),
+    "golden-current": Entry(write=SIGN, scope="golden", is_versioned=True),
     # units and their launches
     "replica-list": Entry(read=READ),
     "replica": Entry(read=READ, scope="replica"),
@@ -147,6 +153,8 @@ TOPICS: dict[str, tuple[str, str]] = {
     "weights": ("weights", ""),
     "weights-": ("artefact", ""),
     "node-": ("node", "node"),
+    "golden": ("golden-list", ""),
+    "golden-": ("golden", "golden"),
     "replica-": ("replica", "replica"),
     "launch-": ("launch", "launch"),
     "gates": ("gate-list", ""),

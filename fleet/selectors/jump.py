@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from django.urls import reverse
 
-from fleet.models import Evidence, Node, Replica
+from fleet.models import Evidence, GoldenProfile, Node, Replica
 
 Finder = Callable[[re.Match[str]], str | None]
 _FINDERS: list[tuple[re.Pattern[str], Finder]] = []
@@ -36,3 +36,11 @@ def _evidence(found: re.Match[str]) -> str | None:
 
 
 jump_add(r"E-?(\d{1,9})", _evidence)
+
+
+def _golden(found: re.Match[str]) -> str | None:
+    profile = GoldenProfile.objects.filter(pk=int(found[1])).first()
+    return reverse("golden", args=[profile.public_id]) if profile else None
+
+
+jump_add(r"GP-?(\d{1,9})", _golden)

@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import Prefetch
 
 from fleet.execution.models import Command
-from fleet.models import Fact, Gpu, Hold, KeyChange, Member, Node, NodeProbe, TrailEntry
+from fleet.models import CardSample, Fact, Gpu, Hold, KeyChange, Member, Node, NodeProbe, TrailEntry
 
 PROBES_SHOWN = 5
 HISTORY_SHOWN = 12
@@ -26,6 +26,7 @@ class NodeSeen:
     probes: list[NodeProbe]
     key_change: KeyChange | None
     history: list[TrailEntry]
+    samples: list[CardSample]  # oldest first
 
     @property
     def probe(self) -> NodeProbe | None:
@@ -63,6 +64,7 @@ def node_seen(name: str) -> NodeSeen | None:
         probes=list(probes.order_by("-id")[:PROBES_SHOWN]),
         key_change=change.first(),
         history=list(history[:HISTORY_SHOWN]),
+        samples=list(CardSample.objects.filter(node=node).order_by("at")),
     )
 
 

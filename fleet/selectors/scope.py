@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fleet.models import Member, Node, Pool, Replica
+from fleet.selectors.golden import line_named
 
 Finder = Callable[[str], Any]
 _FINDERS: dict[str, tuple[Finder, Callable[[Any], str | None]]] = {}
@@ -61,3 +62,4 @@ def _pool(slug: str) -> Pool | None:
 scope_add("node", _node, lambda node: pools_of_nodes([node])[node.pk])
 scope_add("replica", _replica, lambda replica: replica.pool.slug)
 scope_add("pool", _pool, lambda pool: pool.slug)
+scope_add("golden", line_named, lambda line: None)

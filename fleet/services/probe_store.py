@@ -7,9 +7,15 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
-from fleet.models import Fact, Gpu, NodeProbe
+from django.db.models import F, Window
+from django.db.models.functions import RowNumber
+
+from fleet.models import CardSample, Fact, Gpu, NodeProbe
 from fleet.rules.probe_cards import CardSeen
 from fleet.rules.probe_reading import FactSeen
+
+SAMPLES_KEPT = 200  # a node: at a probe every 5 minutes the last 16 hours
+CARDS_MAX = 64  # a node that says it has a card number one milliard gets no list of that length
 
 _FACT_FIELDS = [
     "value",
@@ -85,6 +91,38 @@ def cards_store(seen: Iterable[tuple[NodeProbe, CardSeen]]) -> None:
         unique_fields=["node", "index"],
         update_fields=["health", "explanation", "observed_at", "source", *_CARD_FIELDS],
     )
+
+
+def samples_store(seen: Iterable[tuple[NodeProbe, list[CardSeen]]]) -> None:
+    """Add clocks and temperatures of each node to its history, and forget what is older than the last SAMPLES_KEPT.
+
+    Two statements whatever the number of nodes.
+    """
+    rows = [
+        CardSample(
+            node_id=probe.node_id,
+            at=probe.command.settled_at,
+            sm_clock_mhz=_by_index(cards, "sm_clock_mhz"),
+            temperature_c=_by_index(cards, "temperature_c"),
+        )
+        for probe, cards in seen
+        if cards
+    ]
+    if not rows:
+        return
+    CardSample.objects.bulk_create(rows, ignore_conflicts=True)
+    newest_first = Window(RowNumber(), partition_by=F("node"), order_by=F("at").desc())
+    old = (
+        CardSample.objects.filter(node__in={row.node_id for row in rows})
+        .annotate(place=newest_first)
+        .filter(place__gt=SAMPLES_KEPT)
+    )
+    CardSample.objects.filter(pk__in=old.values("pk")).delete()
+
+
+def _by_index(cards: list[CardSeen], name: str) -> list[Any]:
+    found = {card.index: storable(card.fields.get(name)) for card in cards}
+    return [found.get(index) for index in range(min(CARDS_MAX, max(found) + 1))]
 
 
 def storable(value: Any) -> Any:

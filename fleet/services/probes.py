@@ -29,7 +29,7 @@ from fleet.rules.refusals import Refused
 from fleet.selectors.scope import pools_of_nodes
 from fleet.services.node_moves import NodeMove, nodes_move, rows_update
 from fleet.services.permits import permit_demand
-from fleet.services.probe_store import cards_store, facts_store, storable
+from fleet.services.probe_store import cards_store, facts_store, samples_store, storable
 from fleet.services.trail import Actor, rule_actor, trail_add
 
 log = logging.getLogger(__name__)
@@ -189,6 +189,7 @@ def _store(settled: list[_Settled]) -> None:
     ]
     facts_store(facts)
     cards_store([(item.probe, card) for item in answered for card in item.cards])
+    samples_store((item.probe, item.cards) for item in answered)
     for item in settled:
         item.probe.verdict = item.verdict.verdict
         item.probe.summary = storable(item.verdict.summary)

@@ -58,16 +58,21 @@ class MapGroup:
 
 
 def map_groups(rows: list[NodeRow], group_by: str) -> list[MapGroup]:
-    """Cut the rows into blocks by leaf (racks inside) or by pool."""
+    """Cut the rows into blocks by leaf (racks inside), by rack or by pool."""
     pen = Pen(rows)
-    ordered = sorted(rows, key=_pool_key) if group_by == "pool" else rows
-    key = _pool_key if group_by == "pool" else _leaf_key
-    draw = _pool_group if group_by == "pool" else _leaf_group
-    return [draw(list(some), pen) for _, some in groupby(ordered, key=key)]
+    key, draw = {
+        "pool": (_pool_key, _pool_group),
+        "rack": (_rack_key, _rack_group),
+    }.get(group_by, (_leaf_key, _leaf_group))
+    return [draw(list(some), pen) for _, some in groupby(sorted(rows, key=key), key=key)]
 
 
 def _leaf_key(row: NodeRow) -> tuple:
     return (row.leaf,)
+
+
+def _rack_key(row: NodeRow) -> tuple:
+    return row.leaf, row.rack
 
 
 def _pool_key(row: NodeRow) -> tuple:
@@ -85,6 +90,15 @@ def _leaf_group(rows: list[NodeRow], pen: Pen) -> MapGroup:
     number = rows[0].leaf
     title = _("Leaf %(number)s") % {"number": number}
     return MapGroup(f"leaf-{number}", title, names, _count(rows), [drawn for _rack, drawn in racks])
+
+
+def _rack_group(rows: list[NodeRow], pen: Pen) -> MapGroup:
+    first = rows[0]
+    title = _("Rack %(name)s") % {"name": first.rack}
+    detail = _("leaf %(number)s") % {"number": first.leaf}
+    return MapGroup(
+        f"rack-{first.rack}", title, detail, _count(rows), [[pen.row(row) for row in rows]]
+    )
 
 
 def _pool_group(rows: list[NodeRow], pen: Pen) -> MapGroup:

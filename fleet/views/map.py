@@ -16,7 +16,8 @@ from fleet.views.drawing import FULL_ROWS, map_groups, pool_cards
 from fleet.views.parts import render_page
 from fleet.views.table import COLUMNS, SORTS, page_of, table_rows
 
-GROUPS = ("leaf", "pool")
+GROUPS = ("leaf", "rack", "pool")
+HEALTHS = ("failed", "attention", "unknown", "ok")  # worst first
 COLOURS = ("pool", "health", "hbm", "clock")
 
 
@@ -34,6 +35,7 @@ def fleet_map(request: HttpRequest) -> HttpResponse:
         "color": _choice(request, "color", COLOURS),
         "q": request.GET.get("q", ""),
         "problem": problem,
+        "shown": len(shown),
         "is_full": len(shown) <= FULL_ROWS,
         "groups": map_groups(shown, group),
         "cards": pool_cards(pools, rows),
@@ -99,6 +101,8 @@ def _named(row: NodeRow) -> Named:
         row.state,
         row.reach,
         row.node_class,
+        next((word for word in HEALTHS if word in row.healths), "unknown"),
+        row.hold,
     )
 
 

@@ -19,14 +19,17 @@ from fleet.readings.nvidia_smi.throttle import HARMLESS, REASON_BITS
 from fleet.rules import hostkeys
 from fleet.rules.message import said
 from fleet.rules.policy import may
+from fleet.selectors.golden_page import node_gold
 from fleet.selectors.node_page import NodeSeen, neighbours, node_seen, probe_command, topology_of
 from fleet.services.holds import HOST_KEY, owner_of
 from fleet.services.trail import actor_of
+from fleet.views.card_history import card_charts
+from fleet.views.golden_drawn import node_card
 from fleet.views.node_facts import fact_groups, fact_rows, known, of_card
 from fleet.views.node_ports import port_table
 from fleet.views.parts import render_page
 from fleet.views.raw_text import raw_text
-from fleet.views.topology import matrix
+from fleet.views.topology import differing, matrix
 
 THROTTLE_WORDS = {
     "gpu_idle": _lazy("idle"),
@@ -48,12 +51,13 @@ def node(request: HttpRequest, name: str) -> HttpResponse:
     if seen is None:
         raise Http404(_("No node is called %(name)s.") % {"name": name})
     before, after = neighbours(name)
+    profile, differences = node_gold(seen.node, seen.facts)
     pool = seen.seat.replica.pool if seen.seat else None
     now = timezone.now()
     facts = fact_rows(seen.facts, now)
     context = {
         "section": "fleet",
-        "topics": [f"node-{name}"],
+        "topics": [f"node-{name}", "golden"],
         "node": seen.node,
         "seen": seen,
         "seat": seen.seat,
@@ -62,7 +66,10 @@ def node(request: HttpRequest, name: str) -> HttpResponse:
         "after": after,
         "gpus": [_gpu(gpu, request.GET.get("gpu", ""), seen.facts, now) for gpu in seen.gpus],
         "read_at": max((gpu.observed_at for gpu in seen.gpus if gpu.observed_at), default=None),
-        "topology": matrix(topology_of(seen.facts)),
+        "topology": matrix(topology_of(seen.facts), differing(differences)),
+        "charts": card_charts(seen.samples, request.GET.get("gpu", "")),
+        "gold": node_card(seen.node, profile, differences, seen.facts) if profile else None,
+        "may_take": may(request.user, "golden-take"),
         "ports": port_table(seen.facts, now),
         "facts": facts,
         "fact_groups": fact_groups(facts),

@@ -3,6 +3,17 @@
   "use strict";
   const COLUMNS = 8;
 
+  // What leads on from here keeps the colour that was chosen without a request.
+  function keep(keeper, chosen) {
+    if (keeper.matches("input")) {
+      keeper.value = chosen;
+      return;
+    }
+    const url = new URL(keeper.href);
+    url.searchParams.set("color", chosen);
+    keeper.href = url.search;
+  }
+
   function colour(link) {
     const map = document.getElementById("mapp");
     map.className = map.className.replace(/by-\w+/, `by-${link.dataset.colour}`);
@@ -10,6 +21,7 @@
       if (other === link) other.setAttribute("aria-current", "true");
       else other.removeAttribute("aria-current");
     }
+    for (const keeper of document.querySelectorAll("[data-keeps]")) keep(keeper, link.dataset.colour);
     history.replaceState(null, "", link.href);
     const live = document.getElementById("fleet-live");
     live?.setAttribute("hx-get", link.getAttribute("href"));

@@ -47,6 +47,7 @@ from tests import factories
 from tests.browser import (
     scene_gates,
     scene_gateway,
+    scene_golden,
     scene_releases,
     scene_rollouts,
     scene_runbooks,
@@ -108,6 +109,7 @@ def draw() -> None:
     _troubles(nodes)
     probe(nodes[27], "fail")
     probe(nodes[0], "pass")
+    scene_golden.draw(nodes, topo(None))
     launches(pools["glm52"])
     scene_releases.draw()
     scene_gates.draw()

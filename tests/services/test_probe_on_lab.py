@@ -7,6 +7,8 @@ from fleet.execution.models import Command, Host
 from fleet.models import Fact, Gpu, Node, NodeProbe
 from fleet.rules.hostkeys import fingerprint
 from fleet.rules.message import said
+from fleet.selectors.golden import drift_of
+from fleet.services.golden import profile_make_current, profile_take
 from fleet.services.hosts import host_key_keep
 from fleet.services.probes import probe_settle, probe_start
 from fleet.services.seed import fleet_seed
@@ -101,3 +103,21 @@ def test_a_foreign_node_is_unknown_with_a_reason_for_each_missing_tool(settings,
     assert node.state == Node.State.ACCEPTANCE
     assert {gpu.health for gpu in Gpu.objects.filter(node=node)} == {"unknown"}
     assert Fact.objects.get(node=node, key="kernel").value
+
+
+def test_two_equal_nodes_are_gold_to_each_other_and_a_lost_card_is_drift(nodes, lab):
+    probe(nodes)
+    profile = profile_take(node=nodes[0], reason="it passed", actor=make_actor())
+    profile_make_current(profile=profile, reason="read it", actor=make_actor("bo"))
+    assert profile.origin == "lab"
+    names = {node.pk: node.name for node in nodes}
+
+    def drift() -> dict[str, dict[str, str]]:
+        found = drift_of(Node.objects.all())
+        return {names[pk]: {diff.key: diff.verdict for diff in row} for pk, row in found.items()}
+
+    assert drift() == {name: {} for name in names.values()}
+    lab.fault(nodes[1].name, "gpu.missing", gpu=3)
+    probe([nodes[1]])
+    assert drift()[nodes[0].name] == {}
+    assert drift()[nodes[1].name]["gpu_count"] == "fail"

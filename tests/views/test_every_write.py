@@ -43,6 +43,7 @@ from runbooks.services.library import book_for
 from runbooks.services.runs import run_propose, run_start
 from tests.contents import content_with
 from tests.factories import host_key, make_actor, make_hold, make_node, make_person, make_replica
+from tests.golden_profiles import make_facts, make_golden
 from tests.rollouts import make_rollout, make_world, running, submitted, tick
 from tests.test_policy import MAY_WRITE, SHELL_WRITES
 from tests.traffic import make_gateway, make_release
@@ -192,6 +193,31 @@ def a_holding_to_verify() -> Write:
     Holding.objects.update(state="ready")
     where = {"name": artefact.public_id, "node": "h100-001"}
     return Write(("holding.verify",), where, {"act": "verify"})
+
+
+# -- golden profiles
+
+
+@write("golden-take")
+def golden_take() -> Write:
+    make_facts(a_node(), gpu_count=8, gpu_name="H100", driver_version="570")
+    return Write(("golden.take",), fields={"node": "h100-001"}, said="golden.take")
+
+
+@write("golden-edit")
+def golden_edit() -> Write:
+    profile = make_golden({"gpu_count": (8, "equal")})
+    fields = {"tolerance:gpu_count": "ignore"}
+    return Write(("golden.edit",), {"name": profile.public_id}, fields, profile, said="golden.edit")
+
+
+@write("golden-current")
+def golden_current() -> Write:
+    profile = make_golden({"gpu_count": (8, "equal")}, is_current=False)
+    return Write(
+        ("golden.current",), {"name": profile.public_id}, subject=profile, who="bo",
+        said="golden.current",
+    )  # fmt: skip
 
 
 # -- units, launches, traffic
@@ -473,6 +499,9 @@ NEED_WORDS = {
     "hold-add",
     "hold-lift",
     "host-key",
+    "golden-take",
+    "golden-edit",
+    "golden-current",
     "brake-clear",
     "distribution-act",
     "launch-stop",

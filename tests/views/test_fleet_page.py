@@ -1,6 +1,6 @@
 import pytest
 
-from fleet.models import Brake
+from fleet.models import Brake, Gpu
 from tests.factories import make_hold, make_node, make_replica
 from tests.views.large_fleet import grow_fleet
 
@@ -140,3 +140,45 @@ def test_without_a_doubt_nothing_is_said_of_it(ana):
 
 def test_it_greets_an_empty_fleet_with_one_sentence(ana):
     assert "No nodes yet" in ana.get("/fleet/").content.decode()
+
+
+def test_the_map_takes_the_filters_of_the_table(ana):
+    grow_fleet(10)
+    for address in ("/fleet/", "/fleet/table/"):
+        shown = ana.get(address, {"q": "gpu[0001-0003]"}).content.decode()
+        assert "/nodes/gpu0002/" in shown
+        assert "/nodes/gpu0007/" not in shown
+        assert "3 of 10 nodes" in shown
+
+
+def test_the_state_of_the_map_stays_in_its_links(ana):
+    grow_fleet(10)
+    page = ana.get("/fleet/", {"q": "rack:R001", "color": "hbm", "group": "rack"}).content.decode()
+    assert 'href="?q=rack%3AR001&amp;color=clock&amp;group=rack"' in page
+    assert 'href="?q=rack%3AR001&amp;color=hbm&amp;group=pool"' in page
+    assert 'href="/fleet/table/?q=rack%3AR001"' in page.replace("rack:R001", "rack%3AR001")
+    assert '<input type="hidden" name="color" value="hbm"' in page
+
+
+def test_it_groups_by_rack(ana):
+    grow_fleet(10)
+    page = ana.get("/fleet/", {"group": "rack"}).content.decode()
+    assert page.count('<section class="leaf" id="rack-R') == 3
+    assert "Rack R002" in page
+
+
+def test_it_filters_by_the_health_of_cards_and_by_holds(ana):
+    good, bad, dumb = make_node("h100-001"), make_node("h100-002"), make_node("h100-003")
+    for node, health in ((good, "ok"), (bad, "failed")):
+        Gpu.objects.create(node=node, index=0, health="ok")
+        Gpu.objects.create(node=node, index=1, health=health)
+    make_hold(dumb)
+
+    def shown(q: str) -> list[str]:
+        page = ana.get("/fleet/table/", {"q": q}).content.decode()
+        return [node.name for node in (good, bad, dumb) if f'id="r-{node.name}"' in page]
+
+    assert shown("health:failed") == ["h100-002"]
+    assert shown("health:ok") == ["h100-001"]
+    assert shown("health:unknown") == ["h100-003"]
+    assert shown("hold:cordon") == shown("hold:?*") == ["h100-003"]

@@ -20,6 +20,7 @@ from tests.factories import (
     make_pool,
     make_replica,
 )
+from tests.golden_profiles import make_facts, make_golden
 from tests.rules.test_probe import judge, sections
 
 pytestmark = pytest.mark.django_db
@@ -306,7 +307,57 @@ def test_a_cell_that_differs_from_gold_says_what_gold_has():
     rows = [{"name": f"GPU{n}", "links": ["X", "NV17", "PIX"]} for n in range(2)]
     value = {"columns": ["GPU0", "GPU1", "NIC0"], "rows": rows, "nics": {"NIC0": "mlx5_0"}}
     drawn = matrix(value, {("nvlink_matrix", "0.1"): "NV18", ("nic_matrix", "1.0"): "NODE"})
-    assert drawn["rows"][0]["gpus"][1] == {"text": "NV17", "look": "bad", "gold": "NV18"}
-    assert drawn["rows"][1]["nics"][0] == {"text": "PIX", "look": "bad", "gold": "NODE"}
+    assert drawn["rows"][0]["gpus"][1] == {"text": "NV17", "look": "nv off", "gold": "NV18"}
+    assert drawn["rows"][1]["nics"][0] == {"text": "PIX", "look": "pix off", "gold": "NODE"}
     assert drawn["rows"][1]["gpus"][1] == {"text": "NV17", "look": "nv"}
     assert matrix(value)["rows"][0]["gpus"][1]["look"] == "nv"
+
+
+TOPO = {
+    "columns": ["GPU0", "GPU1", "NIC0"],
+    "nics": {"NIC0": "mlx5_0"},
+    "rows": [
+        {"name": "GPU0", "links": ["X", "NV18", "PIX"], "cpus": "0-51", "numa": 0},
+        {"name": "GPU1", "links": ["NV18", "X", "NODE"], "cpus": "52-103", "numa": 1},
+    ],
+}
+
+
+def test_a_node_without_a_profile_is_not_called_equal(ana, node):
+    make_facts(node, driver_version="570")
+    page = ana.get("/nodes/h100-001/").content.decode()
+    assert "nothing was compared" in page
+    assert "/golden/?node=h100-001#take" in page
+    assert "all equal" not in page
+
+
+def test_differing_facts_come_first_with_both_values_and_equal_ones_are_folded(ana, node):
+    make_golden({"driver_version": ("570", "equal"), "gpu_count": (8, "equal")})
+    make_facts(node, driver_version="565", gpu_count=8)
+    card = ana.get("/nodes/h100-001/").content.decode().partition('id="gold"')[2]
+    card = card.partition("</section>")[0]
+    assert "1 of 2 checks differ" in card
+    assert card.index("565") < card.index("<details")
+    assert card.index("<details") < card.index("1 check equal")
+
+
+def test_cells_of_the_topology_that_are_not_as_gold_are_marked(ana, node):
+    gold = {
+        "nvlink_matrix": {"devices": ["GPU0", "GPU1"], "cells": [["X", "NV18"], ["NV18", "X"]]},
+        "gpu_numa": [0, 1],
+    }
+    make_golden({key: (value, "equal") for key, value in gold.items()})
+    rows = [
+        TOPO["rows"][0],
+        {"name": "GPU1", "links": ["SYS", "X", "NODE"], "cpus": "52-103", "numa": 0},
+    ]
+    found = {"devices": ["GPU0", "GPU1"], "cells": [["X", "NV18"], ["SYS", "X"]]}
+    make_facts(node, topo={**TOPO, "rows": rows}, nvlink_matrix=found, gpu_numa=[0, 0])
+    page = ana.get("/nodes/h100-001/").content.decode()
+    assert "1 cell not as gold" in page
+    assert page.count('<td class="sys off" title="golden NV18">SYS') == 1
+    assert page.count('<td class="off" title="golden 1">0</td>') == 1
+    make_facts(node, topo=TOPO, **gold)
+    page = ana.get("/nodes/h100-001/").content.decode()
+    assert "not as gold" not in page
+    assert "2 checks, equal" in page
