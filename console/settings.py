@@ -233,6 +233,8 @@ WHITENOISE_AUTOREFRESH = DEBUG
 # Addresses that a node may have (CIDRs). On loopback the lab's block is allowed without being
 # named.
 NODE_CIDRS = env.networks("NODE_CIDRS", "127.0.0.0/8" if IS_LOOPBACK else "")
+# Pools (slugs, or all) that take only nodes with a valid acceptance. Without it a passed probe is enough.
+ACCEPTANCE_REQUIRED = env.words("ACCEPTANCE_REQUIRED")
 # What the output of one subject may take of a node's disk, per start; older bytes are given back in whole.
 SUBJECT_OUTPUT_CAP_BYTES = env.integer("SUBJECT_OUTPUT_CAP_MIB", 1024, low=1, high=1 << 20) << 20
 # What masks secrets in the output of commands before it is stored.

@@ -11,7 +11,7 @@ from typing import Any
 from django.utils.translation import gettext_lazy as _
 
 from fleet.execution.models import Host
-from fleet.models import Distribution, Holding, Node, Replica, WeightsArtefact
+from fleet.models import Distribution, Holding, Node, NodeAcceptance, Replica, WeightsArtefact
 
 OK, RUN, HOLD, WARN, CRIT, IDLE = "ok", "run", "hold", "warn", "crit", "idle"
 
@@ -102,6 +102,20 @@ _LOOKS: dict[str, dict[str, tuple[str, str]]] = {
         "unknown": (IDLE, "unk"),
         "": (RUN, "run"),
     },
+    "acceptance": {
+        "accepted": (OK, "ok"),
+        "marginal": (WARN, "warn"),
+        "rejected": (CRIT, "crit"),
+        "not_measured": (IDLE, "unk"),
+        "void": (IDLE, "skip"),
+        "": (RUN, "run"),
+    },
+    "check": {
+        "pass": (OK, "ok"),
+        "marginal": (WARN, "warn"),
+        "fail": (CRIT, "crit"),
+        "unknown": (IDLE, "unk"),
+    },
     "command": {
         "queued": (IDLE, "idle"),
         "claimed": (RUN, "run"),
@@ -143,6 +157,17 @@ _WORDS: dict[str, dict[str, Any]] = {
         "fail": _("Failed"),
         "unknown": _("Unknown"),
         "": _("Probing"),
+    },
+    "acceptance": {
+        **dict(NodeAcceptance.Verdict.choices),
+        "void": _("No longer valid"),
+        "": _("At work"),
+    },
+    "check": {
+        "pass": _("Passed"),
+        "marginal": _("Marginal"),
+        "fail": _("Failed"),
+        "unknown": _("Not measured"),
     },
     "command": {
         "queued": _("Queued"),

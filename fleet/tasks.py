@@ -11,6 +11,8 @@ from typing import Any
 from celery import shared_task
 
 from fleet.execution import dispatch, forget
+from fleet.services.acceptance_settle import acceptances_void
+from fleet.services.acceptances import acceptances_advance
 from fleet.services.answers import answers_forget
 from fleet.services.holds import holds_expire
 from fleet.services.probes import probe_settle
@@ -33,13 +35,15 @@ def sweep() -> None:
 
 @shared_task(name="fleet.tasks.tick", ignore_result=True)
 def tick() -> None:
-    """Settle probes, end holds that ran out, follow reachability, carry copies of weights on.
+    """Settle probes and acceptances, end holds that ran out, follow reachability, carry copies of weights on.
 
     One part's failure stops no other.
     """
     failures = []
     parts: dict[str, Callable[[], Any]] = {
         "probes": _settle_probes,
+        "acceptance": _advance_acceptances,
+        "acceptance-void": partial(_alone, "acceptance-void", acceptances_void),
         "holds": partial(_alone, "holds", holds_expire),
         "reach": partial(_alone, "reach", reach_settle),
         "weights": partial(_alone, "weights", weights_advance),
@@ -90,4 +94,9 @@ def _alone(name: str, part: Callable[[], int]) -> int:
 def _settle_probes() -> None:
     # Until nothing is left: whoever asked for a tick meanwhile found this one at work and went away.
     while _alone("probes", probe_settle):
+        pass
+
+
+def _advance_acceptances() -> None:
+    while _alone("acceptance", acceptances_advance):
         pass

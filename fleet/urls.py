@@ -3,6 +3,7 @@
 from django.urls import path
 
 from fleet.views import (
+    acceptance,
     acts,
     audit,
     evidence,
@@ -49,6 +50,10 @@ urlpatterns = [
     path("evidence/<int:pk>/", evidence.evidence, name="evidence"),
     path("reader/", reader.reader, name="reader"),
     path("audit/", audit.audit, name="audit"),
+    path("acceptance/", acceptance.acceptance_list, name="acceptance-list"),
+    path("acceptance/start/", acceptance.acceptance_start, name="acceptance-start"),
+    path("acceptance/<str:name>/", acceptance.acceptance, name="acceptance"),
+    path("acceptance/<str:name>/cancel/", acceptance.acceptance_cancel, name="acceptance-cancel"),
     path("probes/", acts.probe_start, name="probe-start"),
     path("nodes/<str:name>/probes/<int:pk>/cancel/", acts.probe_cancel, name="probe-cancel"),
     path("nodes/<str:name>/holds/", acts.hold_add, name="hold-add"),

@@ -24,4 +24,5 @@ CONDUCTOR_POINTS = [
 ]
 WEB_POINT = "launch-created"
 GATE_POINTS = ["gate-asked", "gate-row"]
+ACCEPTANCE_POINTS = ["acceptance-asked"]
 ROLLOUT_POINTS = ["rollout-decided", "rollout-applied"]

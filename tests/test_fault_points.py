@@ -8,10 +8,24 @@ from pathlib import Path
 
 from fleet.execution.wire import VERBS
 from releases.rules.launch import LAUNCH_MOVES
-from tests.fault_points import CONDUCTOR_POINTS, GATE_POINTS, HAND_POINTS, ROLLOUT_POINTS, WEB_POINT
+from tests.fault_points import (
+    ACCEPTANCE_POINTS,
+    CONDUCTOR_POINTS,
+    GATE_POINTS,
+    HAND_POINTS,
+    ROLLOUT_POINTS,
+    WEB_POINT,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
-LISTED = {*HAND_POINTS, *CONDUCTOR_POINTS, *GATE_POINTS, *ROLLOUT_POINTS, WEB_POINT}
+LISTED = {
+    *HAND_POINTS,
+    *CONDUCTOR_POINTS,
+    *GATE_POINTS,
+    *ACCEPTANCE_POINTS,
+    *ROLLOUT_POINTS,
+    WEB_POINT,
+}
 # What stands between the braces of a point's name, and the values it takes: a state after a move.
 VALUES = {"verb": VERBS, "launch.state": frozenset().union(*LAUNCH_MOVES.values())}
 

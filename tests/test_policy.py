@@ -24,6 +24,8 @@ ROLES = ("viewer", "operator", "approver", "admin")
 # Written out here a second time on purpose: a change of the table must be meant twice.
 MAY_WRITE = {
     "probe-start": {"operator", "approver"},
+    "acceptance-start": {"operator", "approver"},
+    "acceptance-cancel": {"operator", "approver"},
     "probe-cancel": {"operator", "approver"},
     "hold-add": {"operator", "approver"},
     "hold-lift": {"operator", "approver"},

@@ -132,6 +132,34 @@ def subject_create(
     return subject
 
 
+@dataclass(frozen=True)
+class NewSubject:
+    """A subject that is wanted on a host, with its docker name when it runs in a container."""
+
+    host: Host
+    name: str
+    container: str = ""
+
+
+def subjects_create(wanted: Sequence[NewSubject]) -> dict[str, Subject]:
+    """Return subjects by name with their log streams, made now or before; few queries, whatever their number."""
+    names = [one.name for one in wanted]
+    Subject.objects.bulk_create(
+        [Subject(host=one.host, name=one.name, container=one.container) for one in wanted],
+        ignore_conflicts=True,
+    )
+    found = {row.name: row for row in Subject.objects.filter(name__in=names)}
+    for one in wanted:
+        if found[one.name].host_id != one.host.pk:
+            raise PurposeTaken(
+                f"subject {one.name!r} lives on host {found[one.name].host_id}, not on {one.host.pk}"
+            )
+    LogStream.objects.bulk_create(
+        [LogStream(subject=row) for row in found.values()], ignore_conflicts=True
+    )
+    return found
+
+
 @transaction.atomic
 def command_cancel(*, command: Command) -> Command:
     """Ask that a command does not happen, or is undone on the node; return the command that carries it.

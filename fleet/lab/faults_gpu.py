@@ -10,6 +10,7 @@ from .hardware import GPUS, NVLINKS
 from .place import LabError
 
 SMI = "view/smi.tsv"
+RATES = "view/rates"
 # reason -> bits of clocks_event_reasons.active, a hot card's temperature
 REASONS = {"hw_thermal": (0x48, 88), "sw_thermal": (0x20, 86), "hw_slowdown": (0x8, 60)}
 _REMAPPED = "Row Remapper: New row (0x{row:016x}) marked for remapping, reset gpu to activate."
@@ -165,7 +166,11 @@ TABLE = (
         apply=_throttle,
         undo=put_back,
         arguments={"gpu": 3, "clock": 1155, "reason": "hw_thermal"},
-        signs=(Sign(SMI, r"0x0000000000000048"), Sign(SMI, r"^3\t.*\t1155\t")),
+        signs=(
+            Sign(SMI, r"0x0000000000000048"),
+            Sign(SMI, r"^3\t.*\t1155\t"),
+            Sign(RATES, r"^276\."),
+        ),
     ),
     Fault(
         name="gpu.power_brake",
@@ -173,7 +178,7 @@ TABLE = (
         apply=_power_brake,
         undo=put_back,
         arguments={"clock": 1400},
-        signs=(Sign(SMI, r"0x0000000000000088"),),
+        signs=(Sign(SMI, r"0x0000000000000088"), Sign(RATES, r"^335\.")),
     ),
     Fault(
         name="gpu.power_cap",
@@ -181,7 +186,11 @@ TABLE = (
         apply=_power_cap,
         undo=put_back,
         arguments={"limit": 450},
-        signs=(Sign(SMI, r"^0\t.*\t450\.00\t"), Sign(SMI, r"0x0000000000000004")),
+        signs=(
+            Sign(SMI, r"^0\t.*\t450\.00\t"),
+            Sign(SMI, r"0x0000000000000004"),
+            Sign(RATES, r"^337\."),
+        ),
     ),
     Fault(
         name="gpu.xid48",
@@ -237,6 +246,7 @@ TABLE = (
         signs=(
             Sign("view/topo.m", r"^GPU3\tNV17\t"),
             Sign(SMI, r"^3\t.*\t7\t"),
+            Sign(RATES, r"^445\."),
             _kernel_sign(74),
             Sign("view/kernel.iso", r"nvidia-nvswitch\d: SXid \(PCI:"),
         ),
@@ -269,6 +279,7 @@ TABLE = (
         signs=(
             Sign("view/services", "^nvidia-fabricmanager inactive$"),
             Sign(SMI, "In Progress"),
+            Sign(RATES, " starting$"),
         ),
     ),
     Fault(

@@ -96,6 +96,7 @@ TABLE = (
         apply=_slow_disk,
         undo=put_back,
         arguments={"gbps": 1.1},
+        signs=(Sign("view/rates", r"^\d+\.\d+ 1\.100 "),),
         outlives_boot=True,
     ),
     Fault(

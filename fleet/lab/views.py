@@ -13,6 +13,7 @@ from pathlib import Path
 from .state import replace_text
 from .views_host import render_block_devices, render_limits, render_numa, render_services
 from .views_nic import link_sysfs, render_counters, render_nics
+from .views_perf import render_rates
 from .views_smi import (
     RC_LOST,
     RC_MISMATCH,
@@ -58,6 +59,7 @@ def _tool_views(state: dict) -> Iterator[tuple[str, str]]:
     yield "lsblk.json", render_block_devices(state)
     yield "numactl", render_numa(state)
     yield "services", render_services(state)
+    yield "rates", render_rates(state)
     yield "memlock", f"{state['limits']['memlock_kb']}\n"
     yield "nofile", f"{state['limits']['nofile']}\n"
     yield "cores", f"{state['cpu']['sockets'] * state['cpu']['cores']}\n"

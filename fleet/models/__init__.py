@@ -1,5 +1,6 @@
 """Tables of the fleet. Written only by fleet/services."""
 
+from fleet.models.acceptance import AcceptanceRun, NodeAcceptance
 from fleet.models.artefacts import Distribution, Holding, WeightsArtefact
 from fleet.models.evidence import Evidence
 from fleet.models.golden import GoldenKey, GoldenProfile
@@ -12,6 +13,7 @@ from fleet.models.samples import CardSample
 from fleet.models.trail import Tick, TrailEntry, TrailSeal
 
 __all__ = [
+    "AcceptanceRun",
     "Answered",
     "Brake",
     "CardSample",
@@ -27,6 +29,7 @@ __all__ = [
     "Leaf",
     "Member",
     "Node",
+    "NodeAcceptance",
     "NodeProbe",
     "Pool",
     "ProbeRun",

@@ -59,6 +59,11 @@ PERMISSIONS: dict[str, Entry] = {
     "probe-start": Entry(write=ACT, scope="body", is_start=True),
     "probe-cancel": Entry(write=ACT, scope="node"),
     "probe-raw": Entry(read=READ, scope="node"),
+    # node acceptance; a cancel must not wait for a fresh page: it ends measuring only
+    "acceptance-list": Entry(read=READ),
+    "acceptance": Entry(read=READ, scope="acceptance"),
+    "acceptance-start": Entry(write=ACT, scope="body", is_start=True),
+    "acceptance-cancel": Entry(write=ACT, scope="body"),
     "hold-add": Entry(write=ACT, scope="node", is_versioned=True),
     "hold-lift": Entry(write=ACT, scope="node", is_versioned=True),
     "host-key": Entry(write=KEEP, scope="node", is_versioned=True),
@@ -168,6 +173,8 @@ TOPICS: dict[str, tuple[str, str]] = {
     "run-": ("run", "run"),
     "pool-": ("fleet-map", "pool"),
     "gateway-": ("gateway", ""),
+    "acceptances": ("acceptance-list", ""),
+    "acceptance-": ("acceptance", "acceptance"),
 }
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from django.urls import reverse
 
 from fleet.models import Evidence, GoldenProfile, Node, Replica
+from fleet.selectors.acceptance import acceptance_named
 
 Finder = Callable[[re.Match[str]], str | None]
 _FINDERS: list[tuple[re.Pattern[str], Finder]] = []
@@ -44,3 +45,11 @@ def _golden(found: re.Match[str]) -> str | None:
 
 
 jump_add(r"GP-?(\d{1,9})", _golden)
+
+
+def _acceptance(found: re.Match[str]) -> str | None:
+    run = acceptance_named(f"AC-{found[1]}")
+    return reverse("acceptance", args=[run.public_id]) if run else None
+
+
+jump_add(r"AC-?(\d{1,9})", _acceptance)

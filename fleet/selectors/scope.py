@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fleet.models import Member, Node, Pool, Replica
+from fleet.selectors.acceptance import acceptance_named
 from fleet.selectors.golden import line_named
 
 Finder = Callable[[str], Any]
@@ -63,3 +64,4 @@ scope_add("node", _node, lambda node: pools_of_nodes([node])[node.pk])
 scope_add("replica", _replica, lambda replica: replica.pool.slug)
 scope_add("pool", _pool, lambda pool: pool.slug)
 scope_add("golden", line_named, lambda line: None)
+scope_add("acceptance", acceptance_named, lambda run: None)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db import transaction
@@ -26,6 +26,7 @@ from fleet.rules.nodeset import fold_nodeset
 from fleet.rules.probe_cards import CardSeen, read_cards
 from fleet.rules.probe_reading import FactSeen, ProbeReading, read_probe
 from fleet.rules.refusals import Refused
+from fleet.selectors.acceptance import valid_acceptances
 from fleet.selectors.scope import pools_of_nodes
 from fleet.services.node_moves import NodeMove, nodes_move, rows_update
 from fleet.services.permits import permit_demand
@@ -101,6 +102,7 @@ class _Settled:
     reading: ProbeReading | None
     cards: list[CardSeen]
     verdict: probe_verdict.Verdict
+    is_accepted: bool = False
 
     @property
     def state(self) -> str:
@@ -111,6 +113,8 @@ class _Settled:
     @property
     def explanation(self) -> str:
         if self.state == Node.State.READY and self.verdict.verdict == probe_verdict.PASS:
+            if self.is_accepted:
+                return say("Accepted; probed again since.")
             return say("Probed only: acceptance tests have not run yet.")
         if self.state in (Node.State.QUARANTINED, Node.State.RETIRED):
             return self.node.explanation  # why a person took it out matters more
@@ -131,7 +135,11 @@ def probe_settle(limit: int = BATCH) -> int:
     ids = {probe.node_id for probe in probes}
     nodes = Node.objects.select_for_update(of=("self",)).filter(pk__in=ids).order_by("pk")
     by_id = {node.pk: node for node in nodes}
-    settled = [_read(probe, by_id[probe.node_id]) for probe in probes]
+    accepted = valid_acceptances(ids)
+    settled = [
+        replace(_read(probe, by_id[probe.node_id]), is_accepted=probe.node_id in accepted)
+        for probe in probes
+    ]
     _store(settled)
     _move_nodes({item.node.pk: item for item in settled}.values())
     _end_runs({probe.run_id for probe in probes})

@@ -116,5 +116,6 @@ def _head(request: HttpRequest, rows: list[NodeRow], pools: list[PoolSeen]) -> d
         "rack_count": len({row.rack for row in rows}),
         "unit_count": sum(len(pool.units) for pool in pools),
         "may_probe": may(request.user, "probe-start"),
+        "may_accept": may(request.user, "acceptance-start"),
         "may_clear": may(request.user, "brake-clear"),
     }

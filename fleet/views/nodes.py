@@ -23,6 +23,7 @@ from fleet.selectors.golden_page import node_gold
 from fleet.selectors.node_page import NodeSeen, neighbours, node_seen, probe_command, topology_of
 from fleet.services.holds import HOST_KEY, owner_of
 from fleet.services.trail import actor_of
+from fleet.views.acceptance_drawn import panel
 from fleet.views.card_history import card_charts
 from fleet.views.golden_drawn import node_card
 from fleet.views.node_facts import fact_groups, fact_rows, known, of_card
@@ -78,6 +79,8 @@ def node(request: HttpRequest, name: str) -> HttpResponse:
         "hold_kinds": Hold.Kind.choices,
         "key": _key(seen, request, pool),
         "may_probe": may(request.user, "probe-start", pool),
+        "acceptance": panel(seen.node),
+        "may_accept": may(request.user, "acceptance-start", pool),
         "may_hold": may(request.user, "hold-add", pool),
         "may_key": may(request.user, "host-key", pool),
     }

@@ -14,6 +14,7 @@ from fleet.models import Hold, Member, Node, Replica
 from fleet.rules.message import say
 from fleet.rules.refusals import RefusedFor
 from fleet.rules.spares import lacks, revisions_of
+from fleet.selectors.acceptance import acceptance_refusal
 from fleet.selectors.nodes import facts_of, live_holds
 from fleet.services.holds import owner_word
 from fleet.services.replicas import members_reserve, replica_move
@@ -209,6 +210,8 @@ def node_refusals(node: Node, holds: Iterable[Hold]) -> list[str]:
                 reason=hold.reason,
             )
         )
+    if why := acceptance_refusal(node):
+        reasons.append(why)
     if host.key_state != Host.Key.PINNED:
         reasons.append(
             say(

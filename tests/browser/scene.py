@@ -45,6 +45,7 @@ from releases.launchers.docker_mp import Place, plan_render, plan_sha256
 from releases.models import Launch, LaunchPhase, LaunchPosition, Release
 from tests import factories
 from tests.browser import (
+    scene_acceptance,
     scene_gates,
     scene_gateway,
     scene_golden,
@@ -118,6 +119,7 @@ def draw() -> None:
     scene_runbooks.draw(CONTENT)
     scene_weights.draw()
     scene_rollouts.ask()
+    scene_acceptance.draw(factories.make_person("ana"))
     trail()
     later = timezone.now() + timedelta(hours=1)  # nothing ticks here, and no page should say so
     Tick.objects.create(name="sweep", at=later)

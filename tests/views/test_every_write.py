@@ -30,6 +30,7 @@ from fleet.models import (
 from fleet.rules import policy
 from fleet.rules.fanout import Limits
 from fleet.rules.hostkeys import fingerprint
+from fleet.services.acceptances import acceptance_start
 from fleet.services.probes import probe_start
 from fleet.services.weights import artefact_add, distribution_start
 from releases.models import Approval, GateRun, Gateway, Launch, Release, Rollout
@@ -102,6 +103,19 @@ def probe_cancel() -> Write:
     probe_start(nodes=[a_node()], actor=make_actor("bo"), user=make_person("bo"))
     where = {"name": "h100-001", "pk": NodeProbe.objects.get().command_id}
     return Write(("probe.give_up",), where)
+
+
+@write("acceptance-start")
+def an_acceptance() -> Write:
+    a_node()
+    return Write(("acceptance.start", "probe.start"), fields={"nodes": "h100-001"})
+
+
+@write("acceptance-cancel")
+def acceptance_cancel() -> Write:
+    run = acceptance_start(nodes=[a_node()], actor=make_actor("bo"), user=make_person("bo"))
+    verbs = ("acceptance.cancel", "probe.give_up", "acceptance.not_measured")
+    return Write(verbs, {"name": run.public_id}, said="acceptance.cancel")
 
 
 @write("hold-add")

@@ -6,7 +6,7 @@ Other programs of an image (`vllm serve --help`, `sh -c`) run at once and leave 
 import os
 import time
 
-from . import attach, help_text, plain_json
+from . import all_reduce, attach, help_text, plain_json
 from .node import (
     CONTAINERS,
     LAB,
@@ -73,6 +73,10 @@ def _run_program(
         script = f'. "$NODE_DIR/rc"\n{args[1]}'
         environment = {**os.environ, **_environment(flags)}
         os.execve("/bin/sh", ["sh", "-c", script, *args[2:]], environment)
+    if entrypoint == "all_reduce_perf":
+        wanted = _wanted_gpus(flags)
+        scale = read_json(os.path.join(LAB, "lab.json"), {}).get("scales", {}).get("launch", 1.0)
+        return all_reduce.run_all_reduce(args, argv, wanted, scale)
     note_unknown(["run", *argv])
     raise Refusal(
         "docker: Error response from daemon: failed to create task for container: "
