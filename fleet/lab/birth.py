@@ -10,11 +10,19 @@ from datetime import datetime
 from pathlib import Path
 
 from . import keys, releases, state, views
-from .fabric import Place, fabric_table
+from .fabric import RAILS, Place, fabric_table
 from .sshd import NodeHost, known_hosts_line, login_user, write_shared_files, write_sshd_files
 
 PACKAGE = Path(__file__).resolve().parent
 STORE_MODELS = "store/models"
+# Those by which a test tells packets that were sent again (mlx5 hw_counters).
+RDMA_COUNTERS = (
+    "local_ack_timeout_err",
+    "out_of_sequence",
+    "packet_seq_err",
+    "rnr_nak_retry_err",
+    "roce_adp_retrans",
+)
 NODE_DIRECTORIES = ("pids", "docker/containers", "root/dev/shm", "root/models", "root/home", "view")
 
 
@@ -97,7 +105,22 @@ def _bear_node(node_dir: Path, place: Place, seed: int, now: datetime) -> None:
     (node_dir / "birth.json").write_text(json.dumps(born, indent=1))
     # state.json is only ever replaced whole, so the birth state keeps its content.
     os.link(node_dir / "birth.json", node_dir / "state.json")
-    views.bear_views(node_dir, born, node_dir.parents[1] / "class" / place.node_class)
+    shared = node_dir.parents[1] / "class" / place.node_class
+    views.bear_views(node_dir, born, shared)
+    _bear_counters(node_dir, shared)
+
+
+def _bear_counters(node_dir: Path, shared: Path) -> None:
+    """Give every rail its RDMA counters, all zero: links of one file, replaced when a test moves one."""
+    zero = shared / "counter.zero"
+    if not zero.exists():
+        shared.mkdir(parents=True, exist_ok=True)
+        zero.write_text("0\n")
+    for rail in range(RAILS):
+        folder = f"{node_dir}/root/sys/class/infiniband/mlx5_{rail}/ports/1/hw_counters"
+        os.makedirs(folder, exist_ok=True)
+        for name in RDMA_COUNTERS:
+            os.link(zero, f"{folder}/{name}")
 
 
 def seed_weights(lab: Path, node_dir: Path) -> None:

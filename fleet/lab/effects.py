@@ -196,3 +196,23 @@ def drop_gpu_off_bus(site: Site, args: dict) -> None:
         for row in container.workers():
             if row.get("local_rank") == args["gpu"]:
                 procs.send_signal(row["pid"], row["start_ticks"], signal.SIGKILL)
+
+
+def slow_nic(site: Site, args: dict) -> None:
+    """Train one NIC at another rate; the one it had is kept for the undo."""
+    nic = _nic(site, args)
+    args["before"] = nic["rate_gbps"]
+    nic["rate_gbps"] = args["gbps"]
+
+
+def restore_nic(site: Site, args: dict) -> None:
+    """Give a NIC the rate it had."""
+    _nic(site, args)["rate_gbps"] = args["before"]
+
+
+def _nic(site: Site, args: dict) -> dict:
+    name = f"mlx5_{args['nic']}"
+    found = next((nic for nic in site.state["nic"] if nic["device"] == name), None)
+    if found is None:
+        raise LabError(f"nic={args['nic']}: {site.host.name} has no {name}")
+    return found

@@ -205,6 +205,48 @@ TABLE = (
         also=(*GPU_LIST, *BOOT_VIEWS[1:], "view/smi.L.rc", "view/topo.m.rc"),
         cannot_undo="reboot the node",
     ),
+    Fault(
+        name="net.loss",
+        about="packets are lost on rail `nic` (-1: all), on the way to `peer` (none: to every node)",
+        apply=effects.only_told,
+        undo=effects.only_told,
+        arguments={"pct": 0.1, "peer": "", "nic": -1},
+    ),
+    Fault(
+        name="net.hang",
+        about="a collective with `peer` (none: with any node) never ends",
+        apply=effects.only_told,
+        undo=effects.only_told,
+        arguments={"peer": ""},
+    ),
+    Fault(
+        name="net.oversub",
+        about="the leaf's uplinks carry 1/`factor` when several pairs cross the spine at once",
+        apply=effects.only_told,
+        undo=effects.only_told,
+        arguments={"factor": 2.0},
+    ),
+    Fault(
+        name="nic.rate",
+        about="one NIC trained at another rate, as with a bad cable",
+        apply=effects.slow_nic,
+        undo=effects.restore_nic,
+        arguments={"nic": 5, "gbps": 200},
+    ),
+    Fault(
+        name="mtu.mismatch",
+        about="the node's ports have another MTU than the fabric",
+        apply=effects.only_told,
+        undo=effects.only_told,
+        arguments={"mtu": 1500},
+    ),
+    Fault(
+        name="gid.shifted",
+        about="the RoCE v2 address stands at another GID index than on the other nodes",
+        apply=effects.only_told,
+        undo=effects.only_told,
+        arguments={"index": 5},
+    ),
 )
 FAULTS = {fault.name: fault for fault in TABLE}
 
