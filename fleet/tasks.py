@@ -13,10 +13,11 @@ from celery import shared_task
 from fleet.execution import dispatch, forget
 from fleet.services.answers import answers_forget
 from fleet.services.holds import holds_expire
+from fleet.services.network import net_runs_advance
 from fleet.services.probes import probe_settle
 from fleet.services.reach import reach_settle
 from fleet.services.seal import trail_anchor, trail_seal
-from fleet.services.ticks import single_flight
+from fleet.services.ticks import single_flight, tick_record
 
 log = logging.getLogger(__name__)
 
@@ -32,12 +33,13 @@ def sweep() -> None:
 
 @shared_task(name="fleet.tasks.tick", ignore_result=True)
 def tick() -> None:
-    """Settle probes, end holds that ran out, and follow reachability. One part's failure stops no other."""
+    """Settle probes, end old holds, follow reachability and network tests. One part's failure stops no other."""
     failures = []
     parts: dict[str, Callable[[], Any]] = {
         "probes": _settle_probes,
         "holds": partial(_alone, "holds", holds_expire),
         "reach": partial(_alone, "reach", reach_settle),
+        "network": _advance_network,
     }
     for name, part in parts.items():
         try:
@@ -86,3 +88,9 @@ def _settle_probes() -> None:
     # Until nothing is left: whoever asked for a tick meanwhile found this one at work and went away.
     while _alone("probes", probe_settle):
         pass
+
+
+def _advance_network() -> None:
+    # each run is a transaction of its own, under the lock of its row
+    net_runs_advance()
+    tick_record("network")

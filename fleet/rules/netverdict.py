@@ -219,14 +219,27 @@ def judge_collective(
         )
     report = report_nccl_tests(BytesIO(part.text.encode()))
     proof = judge_transport(report.values, names)
+    busbw = _busbw(report.values)
+    values = _collective_values(report, busbw)
     if report.verdict == FAIL or part.rc:
         why = Said(FAIL, say("nccl-tests: %(why)s", why=foreign(_first_line(report, part))))
-        return _layer(COLLECTIVE, [why, proof])
-    busbw = _busbw(report.values)
-    if report.verdict != PASS or busbw is None:
+        return _layer(COLLECTIVE, [why, proof], values)
+    if busbw is None or not report.complete:
         why = Said(UNKNOWN, say("nccl-tests: %(why)s", why=foreign(report.summary)))
         return _layer(COLLECTIVE, [why, proof])
-    values = {
+    rows = [_beside_golden(say("Bus bandwidth"), busbw, golden.busbw, golden, bar, "GB/s"), proof]
+    doubts = [one.text for one in report.findings if one.severity == "warn"]
+    if report.verdict != PASS and proof.verdict != FAIL:
+        why_not = foreign((doubts or [report.summary])[0])
+        rows.append(Said(UNKNOWN, say("nccl-tests: %(why)s", why=why_not)))
+    return _layer(COLLECTIVE, rows, values)
+
+
+def _collective_values(report: Report, busbw: float | None) -> dict[str, Any]:
+    """What is stored of a table, also of one that failed for its transport: it is evidence, not a pass."""
+    if busbw is None:
+        return {}
+    return {
         "busbw": busbw,
         "curve": [
             [row["size"], row["oop"]["busbw"], row["oop"]["time_us"]]
@@ -236,8 +249,6 @@ def judge_collective(
         "transports": dict(report.values.get("transport_counts") or {}),
         "hcas": list(report.values.get("hcas") or []),
     }
-    speed = _beside_golden(say("Bus bandwidth"), busbw, golden.busbw, golden, bar, "GB/s")
-    return _layer(COLLECTIVE, [speed, proof], values)
 
 
 def _busbw(values: Mapping[str, Any]) -> float | None:

@@ -63,6 +63,18 @@ PERMISSIONS: dict[str, Entry] = {
     "host-key-sign": Entry(write=SIGN | KEEP, scope="node", is_versioned=True),
     # its address names the brake that was read: one pulled since is not cleared unseen
     "brake-clear": Entry(write=ACT),
+    # network acceptance; a cancel must not wait for a fresh page
+    "network-list": Entry(read=READ),
+    "network-run": Entry(read=READ),
+    "network-pair": Entry(read=READ),
+    "network-raw": Entry(read=READ),
+    "network-start": Entry(write=ACT, scope="body", is_start=True),
+    "network-cancel": Entry(write=ACT),
+    "network-golden": Entry(write=SIGN),
+    # a version is never edited: the one in its address is the one that was read
+    "network-matrix": Entry(read=READ),
+    "network-matrix-write": Entry(write=ACT),
+    "network-matrix-sign": Entry(write=SIGN),
     # units and their launches
     "replica-list": Entry(read=READ),
     "replica": Entry(read=READ, scope="replica"),
@@ -132,6 +144,8 @@ TOPICS: dict[str, tuple[str, str]] = {
     "fleet": ("fleet-map", ""),
     "inbox": ("inbox", ""),
     "audit": ("audit", ""),
+    "network": ("network-list", ""),
+    "network-": ("network-run", ""),
     "node-": ("node", "node"),
     "replica-": ("replica", "replica"),
     "launch-": ("launch", "launch"),
