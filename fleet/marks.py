@@ -11,7 +11,7 @@ from typing import Any
 from django.utils.translation import gettext_lazy as _
 
 from fleet.execution.models import Host
-from fleet.models import Node, Replica
+from fleet.models import NetRun, Node, Replica
 
 OK, RUN, HOLD, WARN, CRIT, IDLE = "ok", "run", "hold", "warn", "crit", "idle"
 
@@ -81,6 +81,20 @@ _LOOKS: dict[str, dict[str, tuple[str, str]]] = {
         "unknown": (IDLE, "unk"),
         "": (RUN, "run"),
     },
+    "network": {
+        "pairing": (RUN, "run"),
+        "repairing": (RUN, "run"),
+        "loading": (RUN, "run"),
+        "done": (OK, "ok"),
+        "cancelled": (IDLE, "skip"),
+    },
+    "netpair": {
+        "pass": (OK, "ok"),
+        "fail": (CRIT, "crit"),
+        "unknown": (IDLE, "unk"),
+        "": (IDLE, "idle"),
+        "running": (RUN, "run"),
+    },
     "command": {
         "queued": (IDLE, "idle"),
         "claimed": (RUN, "run"),
@@ -119,6 +133,14 @@ _WORDS: dict[str, dict[str, Any]] = {
         "fail": _("Failed"),
         "unknown": _("Unknown"),
         "": _("Probing"),
+    },
+    "network": dict(NetRun.State.choices),
+    "netpair": {
+        "pass": _("Passed"),
+        "fail": _("Failed"),
+        "unknown": _("Unknown"),
+        "": _("Waiting"),
+        "running": _("Testing"),
     },
     "command": {
         "queued": _("Queued"),

@@ -17,6 +17,14 @@ RDMA_PORT = 18515  # perftest's own default; each rail has the next one
 GPUS = 8
 IP_HEADERS = 28  # IPv4 and ICMP, which ping's -s does not count
 PINGS = 5
+# What only the matrix says: a value of one fleet copied to another falls back to sockets, or hangs (manual A 4.5).
+MATRIX_NAMES = (
+    "NCCL_IB_HCA",
+    "NCCL_IB_GID_INDEX",
+    "NCCL_IB_TC",
+    "NCCL_SOCKET_IFNAME",
+    "GLOO_SOCKET_IFNAME",
+)
 ONE, TWO = "one", "two"
 CURVE_FROM, CURVE_TO = "8", "8G"
 # One rail in one direction; long enough for a stable average, short enough for 8 rails twice.

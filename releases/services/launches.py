@@ -11,6 +11,7 @@ from fleet.execution.faults import fault_point
 from fleet.execution.models import Host
 from fleet.models import Member, Node, Replica
 from fleet.rules.message import say
+from fleet.selectors.network import launch_environment
 from fleet.services.holds import owner_word
 from fleet.services.replicas import members_reserve, replica_move
 from fleet.services.trail import Actor, trail_add
@@ -282,12 +283,20 @@ def _shape_refusals(release: Release, members: list[Member]) -> list[str]:
 
 
 def _plan(replica: Replica, release: Release, members: list[Member]) -> dict[str, Any]:
+    env = launch_environment([member.node for member in members])
     return plan_render(
         unit=replica.name,
         generation=replica.generation + 1,
         content=release.content,
         content_sha=release.content_sha256,
         places=[
-            Place(m.position, m.node.name, m.node.host.address, m.node.model_root) for m in members
+            Place(
+                m.position,
+                m.node.name,
+                m.node.host.address,
+                m.node.model_root,
+                env.get(m.node_id, {}),
+            )
+            for m in members
         ],
     )

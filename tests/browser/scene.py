@@ -80,7 +80,7 @@ CONTENT: dict[str, Any] = {
         ["--enable-prefix-caching", None],
         ["--tool-call-parser", "glm47"],
     ],
-    "env": {"NCCL_DEBUG": "INFO", "NCCL_SOCKET_IFNAME": "bond0"},
+    "env": {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"},
     "golden": [
         {
             "id": "zh-arithmetic",
