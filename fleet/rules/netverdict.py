@@ -160,7 +160,9 @@ def judge_rails(parts: Iterable[Part], wiring: Wiring, golden: Golden, bar: floa
 def _rail_said(
     card: str, way: str, part: Part | None, golden: Golden, bar: float
 ) -> tuple[Said, float | None]:
-    rail = f"{card}, {'both ways' if way == TWO else 'one way'}"
+    rail = (
+        say("%(card)s, both ways", card=card) if way == TWO else say("%(card)s, one way", card=card)
+    )
     if part is None or not part.is_whole:
         return Said(UNKNOWN, say("%(rail)s: no whole output of ib_write_bw.", rail=rail)), None
     report = report_ib_write_bw(part.text)

@@ -165,9 +165,9 @@ def _rank_mark(row: netpairs.Rank, kind: str) -> Mark:
 
 def _rank_word(row: netpairs.Rank, kind: str) -> str:
     words = {
-        netpairs.NODE: _("the node is slow"),
-        netpairs.PATH: _("a path of it is slow"),
-        netpairs.OPEN: _("suspect"),
+        netpairs.NODE: _("slow node"),
+        netpairs.PATH: _("slow path"),
+        netpairs.OPEN: _("undecided"),
     }
     return words.get(kind) or (_("not measured") if row.median is None else _("no finding"))
 

@@ -47,6 +47,7 @@ from tests import factories
 from tests.browser import (
     scene_gates,
     scene_gateway,
+    scene_network,
     scene_releases,
     scene_rollouts,
     scene_runbooks,
@@ -114,6 +115,7 @@ def draw() -> None:
     scene_gateway.draw()
     scene_runbooks.draw(CONTENT)
     scene_rollouts.ask()
+    scene_network.draw()
     trail()
     later = timezone.now() + timedelta(hours=1)  # nothing ticks here, and no page should say so
     Tick.objects.create(name="sweep", at=later)
