@@ -1,5 +1,7 @@
 """The network tools of the lab: two nodes meet, faults show in every tool that they show in, and readers agree."""
 
+import fcntl
+import socket
 import subprocess
 import threading
 from datetime import UTC, datetime
@@ -15,6 +17,7 @@ from fleet.readings.verdicts.nccl_tests import report_nccl_tests
 from fleet.rules import netscripts, netverdict
 from fleet.rules.message import said
 from fleet.rules.netscripts import End, Wiring
+from tests.lab.conftest import FAST, claimed_block
 
 NOW = datetime(2026, 11, 29, 18, 38, 30, tzinfo=UTC)
 A, B = "h100-001", "h100-002"
@@ -185,3 +188,33 @@ def test_unknown_forms_are_recorded(wires):
         wires.run(A, argv)
     assert len(wires.lab.unknown()) == 4
     (wires.lab.directory / "unknown.log").write_text("")
+
+
+@pytest.fixture
+def nine_addresses():
+    with claimed_block() as block:
+        yield block
+
+
+def test_an_oversubscribed_spine_shows_only_while_another_pair_crosses_it(lab_dir, nine_addresses):
+    """Two nodes on two leaves, as files only; the test itself listens where mpirun looks for the peer's SSH."""
+    lab = Lab(lab_dir).lay_out(9, block=nine_addresses, scales=FAST)
+    ends = {row["name"]: End(row["name"], row["address"]) for row in lab.inventory()}
+    a, b = ends["h100-001"], ends["h100-009"]
+    wires = Wires(lab)
+    wires.fault(a.name, "net.oversub", factor=2.0)
+    argv = netscripts.curve_argv(WIRING, a, b, 30)
+    with socket.socket() as peer:
+        peer.bind((b.address, 2222))
+        peer.listen()
+        alone = netscripts.split_parts(wires.run(a.name, argv))
+        # another pair is a file with a lock that somebody holds
+        (lab_dir / "net" / "2-1.1").touch()
+        with open(lab_dir / "net" / "2-1.1") as other:
+            fcntl.flock(other, fcntl.LOCK_EX)
+            together = netscripts.split_parts(wires.run(a.name, argv))
+    widths = [
+        netverdict.judge_collective(parts, (a.name, b.name), netverdict.Golden()).values["busbw"]
+        for parts in (alone, together)
+    ]
+    assert widths[1] == pytest.approx(widths[0] / 2, rel=0.01)
