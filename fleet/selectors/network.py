@@ -102,8 +102,6 @@ def measured(pairs: Iterable[NetPair]) -> list[Measured]:
         ratio = pair.ratio
         if pair.verdict == netverdict.FAIL and (ratio is None or ratio >= pair.run.bar):
             ratio = 0.0
-        elif pair.verdict != netverdict.FAIL and ratio is None:
-            ratio = None
         rows.append(Measured(pair.a.name, pair.b.name, ratio))
     return rows
 

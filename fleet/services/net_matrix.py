@@ -89,7 +89,7 @@ def golden_choose(*, pair: NetPair, actor: Actor, user: Any = None) -> NetGolden
     if pair.a.node_class != pair.b.node_class:
         raise Refused(_("%(pair)s are of two classes; a golden pair is of one.") % {"pair": pair})
     layer = pair.layers.get(netverdict.COLLECTIVE) or {}
-    is_bad = any(one.get("verdict") == netverdict.FAIL for one in _sentences_beside_gold(pair))
+    is_bad = any(one.get("verdict") != netverdict.PASS for one in _sentences_beside_gold(pair))
     if pair.busbw_gbs is None or not layer or is_bad:
         raise Refused(
             _(
@@ -116,12 +116,12 @@ def golden_choose(*, pair: NetPair, actor: Actor, user: Any = None) -> NetGolden
 
 
 def _sentences_beside_gold(pair: NetPair) -> list[dict[str, Any]]:
-    """Everything said of a pair but its comparison with the gold it is to replace, which has a percent in it."""
+    """Everything said of a pair but its comparison with the gold that it replaces, or with the one that was missing."""
     return [
         one
         for layer in pair.layers.values()
         for one in layer.get("said", ())
-        if "of the golden pair" not in one.get("text", "")
+        if "golden pair" not in one.get("text", "")
     ]
 
 

@@ -263,11 +263,12 @@ def test_a_leaf_of_its_own_row_goes_before_the_class():
     )
 
 
-def test_gold_is_only_a_pair_that_is_sound():
+@pytest.mark.parametrize("via", ["NET/Socket/0", "NET/IB/0", ""])
+def test_gold_is_only_a_pair_that_is_sound(via):
     make_matrix()
     nodes = make_nodes(2)
     answers = Answers()
-    answers.via = "NET/Socket/0"
+    answers.via = via
     run = run_to_end(start(nodes, layers=NO_LOAD), answers)
     with pytest.raises(Refused, match="no sound measurement"):
         golden_choose(pair=run.pairs.get(), actor=make_actor("bo"), user=make_person("bo"))
