@@ -11,7 +11,15 @@ from typing import Any
 from django.utils.translation import gettext_lazy as _
 
 from fleet.execution.models import Host
-from fleet.models import Distribution, Holding, Node, NodeAcceptance, Replica, WeightsArtefact
+from fleet.models import (
+    Distribution,
+    Holding,
+    NetRun,
+    Node,
+    NodeAcceptance,
+    Replica,
+    WeightsArtefact,
+)
 
 OK, RUN, HOLD, WARN, CRIT, IDLE = "ok", "run", "hold", "warn", "crit", "idle"
 
@@ -116,6 +124,20 @@ _LOOKS: dict[str, dict[str, tuple[str, str]]] = {
         "fail": (CRIT, "crit"),
         "unknown": (IDLE, "unk"),
     },
+    "network": {
+        "pairing": (RUN, "run"),
+        "repairing": (RUN, "run"),
+        "loading": (RUN, "run"),
+        "done": (OK, "ok"),
+        "cancelled": (IDLE, "skip"),
+    },
+    "netpair": {
+        "pass": (OK, "ok"),
+        "fail": (CRIT, "crit"),
+        "unknown": (IDLE, "unk"),
+        "": (IDLE, "idle"),
+        "running": (RUN, "run"),
+    },
     "command": {
         "queued": (IDLE, "idle"),
         "claimed": (RUN, "run"),
@@ -168,6 +190,14 @@ _WORDS: dict[str, dict[str, Any]] = {
         "marginal": _("Marginal"),
         "fail": _("Failed"),
         "unknown": _("Not measured"),
+    },
+    "network": dict(NetRun.State.choices),
+    "netpair": {
+        "pass": _("Passed"),
+        "fail": _("Failed"),
+        "unknown": _("Unknown"),
+        "": _("Waiting"),
+        "running": _("Testing"),
     },
     "command": {
         "queued": _("Queued"),

@@ -15,10 +15,11 @@ from fleet.services.acceptance_settle import acceptances_void
 from fleet.services.acceptances import acceptances_advance
 from fleet.services.answers import answers_forget
 from fleet.services.holds import holds_expire
+from fleet.services.network import net_runs_advance
 from fleet.services.probes import probe_settle
 from fleet.services.reach import reach_settle
 from fleet.services.seal import trail_anchor, trail_seal
-from fleet.services.ticks import single_flight
+from fleet.services.ticks import single_flight, tick_record
 from fleet.services.weights_tick import weights_advance
 
 log = logging.getLogger(__name__)
@@ -35,7 +36,8 @@ def sweep() -> None:
 
 @shared_task(name="fleet.tasks.tick", ignore_result=True)
 def tick() -> None:
-    """Settle probes and acceptances, end holds that ran out, follow reachability, carry copies of weights on.
+    """Settle probes and acceptances, end holds that ran out, follow reachability, carry copies of weights and
+    network tests on.
 
     One part's failure stops no other.
     """
@@ -47,6 +49,7 @@ def tick() -> None:
         "holds": partial(_alone, "holds", holds_expire),
         "reach": partial(_alone, "reach", reach_settle),
         "weights": partial(_alone, "weights", weights_advance),
+        "network": _advance_network,
     }
     for name, part in parts.items():
         try:
@@ -100,3 +103,9 @@ def _settle_probes() -> None:
 def _advance_acceptances() -> None:
     while _alone("acceptance", acceptances_advance):
         pass
+
+
+def _advance_network() -> None:
+    # each run is a transaction of its own, under the lock of its row
+    net_runs_advance()
+    tick_record("network")

@@ -10,6 +10,8 @@ from fleet.views import (
     golden,
     jump,
     map,
+    network,
+    network_matrix,
     nodes,
     reader,
     replicas,
@@ -60,5 +62,21 @@ urlpatterns = [
     path("nodes/<str:name>/holds/<int:pk>/lift/", acts.hold_lift, name="hold-lift"),
     path("nodes/<str:name>/host-key/", acts.host_key, name="host-key"),
     path("nodes/<str:name>/host-key/<int:pk>/", acts.host_key_sign, name="host-key-sign"),
+    path("network/", network.network_list, name="network-list"),
+    path("network/start/", network.network_start, name="network-start"),
+    path("network/matrix/", network_matrix.network_matrix, name="network-matrix"),
+    path("network/matrix/write/", network_matrix.matrix_write, name="network-matrix-write"),
+    path("network/matrix/<int:pk>/sign/", network_matrix.matrix_sign, name="network-matrix-sign"),
+    path("network/<str:name>/", network.network_run, name="network-run"),
+    path("network/<str:name>/cancel/", network.network_cancel, name="network-cancel"),
+    path("network/<str:name>/pairs/<int:pk>/", network.network_pair, name="network-pair"),
+    path(
+        "network/<str:name>/pairs/<int:pk>/raw/<int:n>/<str:section>/",
+        network.network_raw,
+        name="network-raw",
+    ),
+    path(
+        "network/<str:name>/pairs/<int:pk>/golden/", network.network_golden, name="network-golden"
+    ),
     path("brake/<int:pk>/clear/", acts.brake_clear, name="brake-clear"),
 ]

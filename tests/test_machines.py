@@ -5,9 +5,10 @@ from itertools import pairwise
 import pytest
 
 from fleet.execution import states
-from fleet.models import Distribution, Holding, Node, Replica
+from fleet.models import Distribution, Holding, NetRun, Node, Replica
 from fleet.rules.holdings import DISTRIBUTION_MOVES, HOLDING_MOVES
 from fleet.rules.lifecycles import NODE_MOVES, REPLICA_MOVES, node_path
+from fleet.rules.netrun import NETRUN_MOVES
 from fleet.rules.probe_verdict import state_after
 from fleet.rules.refusals import Conflict
 from fleet.services.node_moves import NodeMove, nodes_move
@@ -36,6 +37,7 @@ TABLES = {
     "incident": (INCIDENT_MOVES, Incident.State.values),
     "run": (RUN_MOVES, Run.State.values),
     "step": (STEP_MOVES, RunStep.State.values),
+    "network": (NETRUN_MOVES, NetRun.State.values),
     "command": (states.COMMAND_MOVES, list(states.COMMAND_MOVES)),
 }
 

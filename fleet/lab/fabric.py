@@ -93,9 +93,11 @@ def fabric_table(places: list[Place]) -> dict:
     }
 
 
-def loss_key(node: str, device: str) -> str:
-    """Return the name under which fabric.json keeps the loss of one link, "h100-028/mlx5_3"."""
-    return f"{node}/{device}"
+def loss_key(node: str, device: str, peer: str = "") -> str:
+    """Return the name under which fabric.json keeps the loss of one link, "h100-028/mlx5_3", or of the way from it
+    to one other node, "h100-028/mlx5_3>h100-030".
+    """
+    return f"{node}/{device}>{peer}" if peer else f"{node}/{device}"
 
 
 def read_fabric(lab: Path) -> dict:

@@ -4,7 +4,7 @@ What a node can see lies in its state; what only a transfer meets lies in fabric
 """
 
 from .changes import put_back, set_fabric, set_values
-from .effects import Site
+from .effects import Site, only_told
 from .fabric import loss_key, read_fabric
 from .fault import COUNTER_VIEWS, KERNEL_VIEWS, Fault, Sign
 from .hardware import PHYS_PORTS_DOWN, RAILS
@@ -92,10 +92,24 @@ def _other_mtu(site: Site, args: dict) -> None:
 
 
 def _lose_packets(site: Site, args: dict) -> None:
-    nic, ratio = _nic(site, args), args["pct"] / 100
-    set_fabric(site, args, ("loss_ratio", loss_key(site.host.name, nic["device"])), ratio)
+    ratio = args["pct"] / 100
     lost = max(1, round(1_000_000 * ratio))
-    _count(nic, packet_seq_err=lost, out_of_sequence=lost, local_ack_timeout_err=lost // 100 + 1)
+    for rail in _rails(site, args):
+        nic = site.state["nic"][rail]
+        key = loss_key(site.host.name, nic["device"], args["peer"])
+        set_fabric(site, args, ("loss_ratio", key), ratio)
+        _count(
+            nic, packet_seq_err=lost, out_of_sequence=lost, local_ack_timeout_err=lost // 100 + 1
+        )
+
+
+def _shift_gid(site: Site, args: dict) -> None:
+    gold = list(_nic(site, {"nic": 0})["gids"])
+    if not len(gold) <= args["index"] < 16:
+        raise LabError(f"index={args['index']}: expected {len(gold)} to 15")
+    gids = [*gold[:-1], *[""] * (args["index"] - len(gold) + 1), gold[-1]]
+    for rail in range(RAILS):
+        set_values(site, args, ("nic", rail), gids=gids)
 
 
 def _retransmit(site: Site, args: dict) -> None:
@@ -203,6 +217,22 @@ TABLE = (
         outlives_boot=True,
     ),
     Fault(
+        name="gid.shifted",
+        about="the RoCE v2 address stands at another GID index than on the other nodes",
+        apply=_shift_gid,
+        undo=put_back,
+        arguments={"index": 5},
+        signs=(Sign(NICS, r"^mlx5_3\t.*\tlocal/v1,local/v2,ipv4/v1,-,-,ipv4/v2$"),),
+        outlives_boot=True,
+    ),
+    Fault(
+        name="net.hang",
+        about="a collective with `peer` (none: with any node) never ends",
+        apply=only_told,
+        undo=only_told,
+        arguments={"peer": ""},
+    ),
+    Fault(
         name="mtu.mismatch",
         about="rails have another MTU than gold; nic=-1 is all of them",
         apply=_other_mtu,
@@ -214,10 +244,10 @@ TABLE = (
     ),
     Fault(
         name="net.loss",
-        about="a rail's link loses packets",
+        about="a rail's link (nic=-1: all) loses packets, to everybody or only on the way to `peer`",
         apply=_lose_packets,
         undo=put_back,
-        arguments={"nic": 3, "pct": 0.1},
+        arguments={"nic": 3, "pct": 0.1, "peer": ""},
         signs=(Sign(f"{PORT}/hw_counters/packet_seq_err", "^1000$"),),
         also=(f"{PORT}/hw_counters",),
         outlives_boot=True,

@@ -5,6 +5,7 @@ from fleet.models.artefacts import Distribution, Holding, WeightsArtefact
 from fleet.models.evidence import Evidence
 from fleet.models.golden import GoldenKey, GoldenProfile
 from fleet.models.inventory import Fact, Gpu, Hold, Leaf, Node, Rack
+from fleet.models.network import NetGolden, NetMatrix, NetPair, NetRun, NetSeat, NetStep
 from fleet.models.people import Answered, RoleGrant
 from fleet.models.pools import Member, Pool, Replica
 from fleet.models.probes import NodeProbe, ProbeRun
@@ -28,6 +29,12 @@ __all__ = [
     "KeyChange",
     "Leaf",
     "Member",
+    "NetGolden",
+    "NetMatrix",
+    "NetPair",
+    "NetRun",
+    "NetSeat",
+    "NetStep",
     "Node",
     "NodeAcceptance",
     "NodeProbe",

@@ -85,6 +85,18 @@ PERMISSIONS: dict[str, Entry] = {
     "golden-take": Entry(write=ACT),
     "golden-edit": Entry(read=READ, write=ACT, scope="golden", is_versioned=True),
     "golden-current": Entry(write=SIGN, scope="golden", is_versioned=True),
+    # network acceptance; a cancel must not wait for a fresh page
+    "network-list": Entry(read=READ),
+    "network-run": Entry(read=READ),
+    "network-pair": Entry(read=READ),
+    "network-raw": Entry(read=READ),
+    "network-start": Entry(write=ACT, scope="body", is_start=True),
+    "network-cancel": Entry(write=ACT),
+    "network-golden": Entry(write=SIGN),
+    # a version is never edited: the one in its address is the one that was read
+    "network-matrix": Entry(read=READ),
+    "network-matrix-write": Entry(write=ACT),
+    "network-matrix-sign": Entry(write=SIGN),
     # units and their launches
     "replica-list": Entry(read=READ),
     "replica": Entry(read=READ, scope="replica"),
@@ -157,6 +169,8 @@ TOPICS: dict[str, tuple[str, str]] = {
     "audit": ("audit", ""),
     "weights": ("weights", ""),
     "weights-": ("artefact", ""),
+    "network": ("network-list", ""),
+    "network-": ("network-run", ""),
     "node-": ("node", "node"),
     "golden": ("golden-list", ""),
     "golden-": ("golden", "golden"),

@@ -15,11 +15,12 @@ from django.db.models import F
 from django.db.models.functions import Now
 
 from fleet.execution.models import Host
-from fleet.models import Member, Node, Pool, Replica, RoleGrant
+from fleet.models import Member, NetMatrix, Node, Pool, Replica, RoleGrant
 from fleet.rules.message import say
 from fleet.rules.placement import UNIT_NAME
 from fleet.rules.refusals import Conflict
 from fleet.services.inventory import Imported, inventory_import
+from fleet.services.net_matrix import matrix_sign, matrix_write
 from fleet.services.trail import Actor, trail_add, trail_add_all, trail_entry
 
 LAB_GROUP = "lab-accounts"
@@ -53,6 +54,15 @@ _POOLS: tuple[dict[str, Any], ...] = (
     },
 )
 _GPUS = 8
+# Two people, as everywhere: one writes the network matrix, the other signs it.
+_MATRIX_BY, _MATRIX_SIGNER = "ana", "bo"
+_LAB_MATRIX = {
+    "hcas": " ".join(f"mlx5_{rail}" for rail in range(_GPUS)),
+    "interface": "bond0",
+    "mtu": "9000",
+    "gid_index": "3",
+    "note": "rehearsed fabric",
+}
 _SPARE_FLOOR = 3  # of six (design: numbers)
 
 
@@ -128,6 +138,24 @@ def people_seed(*, actor: Actor) -> list[str]:
             after={"role": role, "pool": None},
         )
     return made
+
+
+@transaction.atomic
+def matrix_seed(*, actor: Actor) -> list[str]:
+    """Write and sign the network matrix of the lab's node classes that have none; returns the classes."""
+    users = {
+        user.username: user for user in get_user_model().objects.filter(username__in=LAB_PEOPLE)
+    }
+    if not {_MATRIX_BY, _MATRIX_SIGNER} <= set(users):
+        return []
+    has = set(NetMatrix.objects.values_list("node_class", flat=True))
+    classes = Node.objects.filter(origin="lab").values_list("node_class", flat=True)
+    fresh = sorted(set(classes.order_by().distinct()) - has)
+    for name in fresh:
+        author, signer = users[_MATRIX_BY], users[_MATRIX_SIGNER]
+        row = matrix_write(fields={"node_class": name, **_LAB_MATRIX}, actor=actor, user=author)
+        matrix_sign(matrix=row, actor=actor, user=signer)
+    return fresh
 
 
 def _units(rows: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, list[str]]]:

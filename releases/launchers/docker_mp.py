@@ -7,7 +7,8 @@ Source: manual A 5.2, 6.2; vLLM 0.23 multi-node flags (followers need --headless
 
 import hashlib
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 HTTP_PORT = 8000
@@ -18,12 +19,13 @@ PLAN_SHA = "PLAN_SHA"
 
 @dataclass(frozen=True)
 class Place:
-    """Where one position of the unit runs."""
+    """Where one position of the unit runs; `env` is what the signed network matrix says of its node."""
 
     position: int
     node: str
     address: str
     model_root: str
+    env: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,9 @@ def _docker_words(unit, generation, subject, container, content, place, cards) -
     for name, value in labels.items():
         words += ["--label", f"{name}={value}"]
     words += ["-v", f"{place.model_root}/{model['slug']}/{model['revision']}:{inside}:ro"]
-    for name, value in sorted({**content["env"], "VLLM_HOST_IP": place.address}.items()):
+    # The matrix goes before a release of old that still names a card or an interface itself.
+    env = {**content["env"], **place.env, "VLLM_HOST_IP": place.address}
+    for name, value in sorted(env.items()):
         words += ["-e", f"{name}={value}"]
     return words
 

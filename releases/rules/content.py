@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fleet.rules.message import said, say
+from fleet.rules.netscripts import MATRIX_NAMES
 
 HEX40 = re.compile(r"[0-9a-f]{40}")
 SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -206,6 +207,9 @@ def _env_problems(content: dict[str, Any]) -> list[Problem]:
     for name, value in content.get("env", {}).items():
         if not ENV_NAME.fullmatch(name):
             problems.append(Problem("env", say("an upper-case name"), str(name)))
+        elif name in MATRIX_NAMES:
+            expected = say("nothing: the signed network matrix fills it in; write it there")
+            problems.append(Problem(f"env {name}", expected, str(value)))
         elif not ENV_VALUE.fullmatch(str(value)) or is_unpinned(str(value)):
             expected = say("a plain, pinned value of at most 1 KiB")
             problems.append(Problem(f"env {name}", expected, str(value)))

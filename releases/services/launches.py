@@ -15,6 +15,7 @@ from fleet.rules.message import say
 from fleet.rules.refusals import RefusedFor
 from fleet.rules.spares import lacks, revisions_of
 from fleet.selectors.acceptance import acceptance_refusal
+from fleet.selectors.network import launch_environment
 from fleet.selectors.nodes import facts_of, live_holds
 from fleet.services.holds import owner_word
 from fleet.services.replicas import members_reserve, replica_move
@@ -309,12 +310,20 @@ def _shape_refusals(release: Release, members: list[Member]) -> list[str]:
 
 
 def _plan(replica: Replica, release: Release, members: list[Member]) -> dict[str, Any]:
+    env = launch_environment([member.node for member in members])
     return plan_render(
         unit=replica.name,
         generation=replica.generation + 1,
         content=release.content,
         content_sha=release.content_sha256,
         places=[
-            Place(m.position, m.node.name, m.node.host.address, m.node.model_root) for m in members
+            Place(
+                m.position,
+                m.node.name,
+                m.node.host.address,
+                m.node.model_root,
+                env.get(m.node_id, {}),
+            )
+            for m in members
         ],
     )

@@ -15,8 +15,6 @@ from releases.rules.content import content_problems, content_sha256
 _NCCL_ENV = {
     "NCCL_DEBUG": "INFO",
     "NCCL_DEBUG_SUBSYS": "INIT,NET",
-    "NCCL_SOCKET_IFNAME": "bond0",
-    "GLOO_SOCKET_IFNAME": "bond0",
 }
 GPUS_PER_NODE = 8
 _PROMPTS = (

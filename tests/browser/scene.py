@@ -49,6 +49,7 @@ from tests.browser import (
     scene_gates,
     scene_gateway,
     scene_golden,
+    scene_network,
     scene_releases,
     scene_rollouts,
     scene_runbooks,
@@ -83,7 +84,7 @@ CONTENT: dict[str, Any] = {
         ["--enable-prefix-caching", None],
         ["--tool-call-parser", "glm47"],
     ],
-    "env": {"NCCL_DEBUG": "INFO", "NCCL_SOCKET_IFNAME": "bond0"},
+    "env": {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"},
     "golden": [
         {
             "id": "zh-arithmetic",
@@ -120,6 +121,7 @@ def draw() -> None:
     scene_weights.draw()
     scene_rollouts.ask()
     scene_acceptance.draw(factories.make_person("ana"))
+    scene_network.draw()
     trail()
     later = timezone.now() + timedelta(hours=1)  # nothing ticks here, and no page should say so
     Tick.objects.create(name="sweep", at=later)

@@ -49,5 +49,5 @@ def _longer(content: dict) -> dict:
     changed["args"] = [
         [flag, "24" if flag == "--max-num-seqs" else value] for flag, value in changed["args"]
     ]
-    changed["env"]["NCCL_IB_HCA"] = "mlx5"
+    changed["env"]["NCCL_NET_GDR_LEVEL"] = "PIX"
     return changed

@@ -2,6 +2,7 @@
 
 import pytest
 
+from fleet.rules.netscripts import MATRIX_NAMES
 from releases.rules.content import PINS, content_problems, content_sha256
 from tests.contents import CONTENT, content_with
 
@@ -107,3 +108,10 @@ def test_a_problem_reads_as_a_sentence_in_any_language():
 def test_the_hash_does_not_depend_on_the_order_of_keys():
     assert content_sha256(dict(reversed(CONTENT.items()))) == content_sha256(CONTENT)
     assert content_sha256(content_with("env", {})) != content_sha256(CONTENT)
+
+
+@pytest.mark.parametrize("name", MATRIX_NAMES)
+def test_a_value_of_the_network_matrix_is_never_typed_into_a_release(name):
+    (problem,) = content_problems(content_with("env", {name: "mlx5"}))
+    assert (problem.where, problem.found) == (f"env {name}", "mlx5")
+    assert "the signed network matrix fills it in" in str(problem)

@@ -80,3 +80,14 @@ def test_subject_and_container_names_are_safe_on_a_command_line():
     for position in plan()["positions"]:
         assert re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,79}", position["subject"])
         assert re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,119}", position["container"])
+
+
+def test_the_network_matrix_fills_the_environment_of_its_node_and_goes_before_the_release():
+    content = copy.deepcopy(CONTENT)
+    content["env"]["NCCL_SOCKET_IFNAME"] = "eth0"
+    places = [
+        Place(0, "h100-003", "127.0.13.3", "/models", {"NCCL_SOCKET_IFNAME": "bond0"}),
+        PLACES[1],
+    ]
+    assert "NCCL_SOCKET_IFNAME=bond0" in words(0, content=content, places=places)
+    assert "NCCL_SOCKET_IFNAME=eth0" in words(1, content=content, places=places)

@@ -21,6 +21,7 @@ from fleet.models import (
     Hold,
     Holding,
     KeyChange,
+    NetRun,
     Node,
     NodeProbe,
     Replica,
@@ -31,6 +32,7 @@ from fleet.rules import policy
 from fleet.rules.fanout import Limits
 from fleet.rules.hostkeys import fingerprint
 from fleet.services.acceptances import acceptance_start
+from fleet.services.network import net_run_start
 from fleet.services.probes import probe_start
 from fleet.services.weights import artefact_add, distribution_start
 from releases.models import Approval, GateRun, Gateway, Launch, Release, Rollout
@@ -43,8 +45,17 @@ from runbooks.services.incidents import incident_open
 from runbooks.services.library import book_for
 from runbooks.services.runs import run_propose, run_start
 from tests.contents import content_with
-from tests.factories import host_key, make_actor, make_hold, make_node, make_person, make_replica
+from tests.factories import (
+    host_key,
+    make_actor,
+    make_hold,
+    make_node,
+    make_nodes,
+    make_person,
+    make_replica,
+)
 from tests.golden_profiles import make_facts, make_golden
+from tests.network import Answers, make_matrix, run_to_end
 from tests.rollouts import make_rollout, make_world, running, submitted, tick
 from tests.test_policy import MAY_WRITE, SHELL_WRITES
 from tests.traffic import make_gateway, make_release
@@ -232,6 +243,44 @@ def golden_current() -> Write:
         ("golden.current",), {"name": profile.public_id}, subject=profile, who="bo",
         said="golden.current",
     )  # fmt: skip
+
+
+# -- network acceptance
+
+
+def a_network_run() -> NetRun:
+    make_matrix()
+    return net_run_start(nodes=make_nodes(2), actor=make_actor("bo"), layers=("collective",))
+
+
+@write("network-start")
+def network_start() -> Write:
+    make_matrix()
+    make_nodes(2)
+    return Write(("network.start",), fields={"nodes": "h100-[001-002]", "layer": "collective"})
+
+
+@write("network-cancel")
+def network_cancel() -> Write:
+    return Write(("network.cancel",), {"name": a_network_run().public_id}, said="network.cancel")
+
+
+@write("network-golden")
+def network_golden() -> Write:
+    run = run_to_end(a_network_run(), Answers())
+    where = {"name": run.public_id, "pk": run.pairs.get().pk}
+    return Write(("network_golden.choose",), where, who="bo")
+
+
+@write("network-matrix-write")
+def network_matrix_write() -> Write:
+    fields = {"node_class": a_node().node_class, "hcas": "mlx5_0", "interface": "bond0"}
+    return Write(("network_matrix.write",), fields={**fields, "mtu": "9000"})
+
+
+@write("network-matrix-sign")
+def network_matrix_sign() -> Write:
+    return Write(("network_matrix.sign",), {"pk": make_matrix().pk}, who="bo")
 
 
 # -- units, launches, traffic

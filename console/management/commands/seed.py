@@ -14,7 +14,7 @@ from fleet.lab.node import Lab
 from fleet.lab.place import lab_directory
 from fleet.rules.inventory import BadRow, read_rows
 from fleet.rules.refusals import Conflict
-from fleet.services.seed import fleet_seed, people_seed
+from fleet.services.seed import fleet_seed, matrix_seed, people_seed
 from fleet.services.trail import command_actor
 from releases.services.gateway_seed import gateway_seed
 from releases.services.seed import releases_seed
@@ -71,6 +71,8 @@ class Command(BaseCommand):
             return
         if names := people_seed(actor=actor):
             self.stdout.write(f"accounts: {', '.join(names)}")
+        if classes := matrix_seed(actor=actor):
+            self.stdout.write(f"network matrix: {', '.join(classes)}")
 
 
 def _rows(inventory: str | None) -> Sequence[Mapping[str, Any]]:

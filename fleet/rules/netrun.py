@@ -1,0 +1,45 @@
+"""What a network acceptance run may become, and which step of a pair follows which. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from fleet.rules import netverdict as layers
+
+PAIRING, REPAIRING, LOADING = "pairing", "repairing", "loading"
+DONE, CANCELLED = "done", "cancelled"
+# The first results of all pairs, then suspects with known-good partners, then all pairs at once.
+NETRUN_MOVES: dict[str, frozenset[str]] = {
+    PAIRING: frozenset({REPAIRING, LOADING, DONE, CANCELLED}),
+    REPAIRING: frozenset({LOADING, DONE, CANCELLED}),
+    LOADING: frozenset({DONE, CANCELLED}),
+    DONE: frozenset(),
+    CANCELLED: frozenset(),
+}
+OPEN = (PAIRING, REPAIRING, LOADING)
+
+FIRST, REPAIR, TOGETHER = "first", "repair", "together"
+# What a pair does, one after the other. `before` and `after` read the counters of both nodes.
+WAITING, BEFORE, RAILS, CURVE, LOOP, AFTER = "waiting", "before", "rails", "curve", "loop", "after"
+STEP_OF_LAYER = {layers.RAILS: RAILS, layers.COLLECTIVE: CURVE, layers.TOGETHER: LOOP}
+
+
+def steps_of(kind: str, wanted: Collection[str]) -> tuple[str, ...]:
+    """Return the steps of a pair; the load of all pairs runs nothing but the loop between two readings."""
+    if kind == TOGETHER:
+        return BEFORE, LOOP, AFTER
+    inner = [STEP_OF_LAYER[name] for name in (layers.RAILS, layers.COLLECTIVE) if name in wanted]
+    return (BEFORE, *inner, AFTER) if inner else (BEFORE,)
+
+
+def layers_of(kind: str, wanted: Collection[str]) -> tuple[str, ...]:
+    """Return the layers that a pair of this kind is judged by."""
+    if kind == TOGETHER:
+        return (layers.TOGETHER,)
+    return tuple(name for name in layers.LAYERS if name in wanted and name != layers.TOGETHER)
+
+
+def step_after(step: str, kind: str, wanted: Collection[str]) -> str:
+    """Return the next step of a pair, DONE behind the last."""
+    steps = (WAITING, *steps_of(kind, wanted), DONE)
+    return steps[steps.index(step) + 1]

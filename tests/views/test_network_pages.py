@@ -1,0 +1,173 @@
+"""Pages of network acceptance: the form, a run with its matrix, one pair with its evidence, and the matrix to sign."""
+
+import re
+import uuid
+
+import pytest
+
+from fleet.models import NetGolden, NetMatrix, NetRun
+from fleet.rules import netverdict
+from fleet.services.net_matrix import golden_choose
+from fleet.services.network import net_run_start
+from tests.factories import make_actor, make_nodes, make_person
+from tests.network import GOLD_GBS, Answers, make_leaves, make_matrix, run_to_end
+
+pytestmark = pytest.mark.django_db
+LAYERS = (netverdict.REACH, netverdict.RAILS, netverdict.COLLECTIVE)
+
+
+def post(client, address: str, **fields):
+    return client.post(address, {"idempotency_key": str(uuid.uuid4()), **fields})
+
+
+def text(client, address: str) -> str:
+    answer = client.get(address)
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+@pytest.fixture
+def bo(signed_in):
+    return signed_in("bo")
+
+
+@pytest.fixture
+def chen(signed_in):
+    return signed_in("chen")
+
+
+@pytest.fixture
+def nodes():
+    make_matrix(signed_by=make_person("bo"))
+    return make_leaves(2, 2)
+
+
+def measured(nodes, busbw=lambda a, b: GOLD_GBS, **fields) -> NetRun:
+    run = net_run_start(
+        nodes=nodes, actor=make_actor(), user=make_person(), layers=LAYERS, **fields
+    )
+    return run_to_end(run, Answers(busbw))
+
+
+def choose_gold(nodes) -> None:
+    for chosen in (nodes[:2], nodes[::2]):
+        pair = measured(chosen).pairs.get()
+        golden_choose(pair=pair, actor=make_actor("bo"), user=make_person("bo"))
+
+
+def test_the_form_starts_a_run_over_a_node_set(ana, nodes):
+    assert "No run yet" in text(ana, "/network/")
+    answer = post(ana, "/network/start/", nodes="h100-[001-004]", layer=list(LAYERS), loop_min="1")
+    run = NetRun.objects.get()
+    assert answer.url == f"/network/{run.public_id}/"
+    assert (run.pairs.count(), run.layers, run.loop_s) == (6, list(LAYERS), 60)
+    page = text(ana, answer.url)
+    assert "Testing pairs" in page
+    assert page.count('class="cell wait"') == 12
+    assert run.public_id in text(ana, "/network/")
+
+
+def test_what_is_refused_says_why_and_starts_nothing(ana, nodes):
+    answer = post(ana, "/network/start/", nodes="h100-001", layer="reach")
+    assert answer.status_code == 422
+    assert "2 to 64 nodes" in answer.content.decode()
+    answer = post(ana, "/network/start/", nodes="h100-[001-004]", layer="reach", loop_min="soon")
+    assert "expected a whole number" in answer.content.decode()
+    assert not NetRun.objects.exists()
+
+
+def test_a_slow_path_stands_in_the_matrix_the_ranking_and_the_suspects(ana, nodes):
+    choose_gold(nodes)
+    slow = {"h100-003", "h100-004"}
+    run = measured(nodes, lambda a, b: GOLD_GBS * (0.55 if {a, b} == slow else 1))
+    page = text(ana, f"/network/{run.public_id}/")
+    assert page.count('class="cell crit"') == 2, "one pair, drawn from both sides"
+    assert page.count('class="cell m3"') == 10
+    assert "h100-003 + h100-004: 55.0 %, Failed" in page, "in words too, not by colour alone"
+    assert "the path between them is the cause" in page
+    assert page.count("slow path") == 2
+
+
+def test_the_page_asks_for_its_part_and_gets_only_that(ana, nodes):
+    run = net_run_start(nodes=nodes, actor=make_actor(), user=make_person())
+    part = ana.get(
+        f"/network/{run.public_id}/",
+        headers={"HX-Request": "true", "HX-Target": "network-run-live"},
+    ).content.decode()
+    assert part.startswith('<div id="network-run-live"')
+    assert f"network-{run.public_id} from:body" in part
+
+
+def test_a_pair_shows_each_layer_with_its_evidence_and_what_the_node_printed(ana, nodes):
+    run = measured(nodes[:2])
+    pair = run.pairs.get()
+    where = f"/network/{run.public_id}/pairs/{pair.pk}/"
+    page = text(ana, where)
+    assert "no golden pair of this topology" in page
+    assert "16 channels between the nodes, all by NET/IB with GPU direct" in page
+    assert "h100-001: no packet was sent again" in page
+    assert "783.2" in page, "both ways of a rail"
+    links = re.findall(rf'href="({where}raw/\d+/out/)"', page)
+    assert any("Using network IB" in text(ana, link) for link in links)
+    assert ana.get(f"{where}raw/1/none/").status_code == 404
+
+
+def test_only_an_approver_chooses_gold(ana, bo, nodes):
+    run = measured(nodes[:2])
+    where = f"/network/{run.public_id}/pairs/{run.pairs.get().pk}/"
+    assert "Needs role approver" in text(ana, where)
+    assert post(ana, f"{where}golden/").status_code == 403
+    assert post(bo, f"{where}golden/").status_code == 302
+    assert NetGolden.objects.get().chosen_by.username == "bo"
+    assert "this is the golden pair" in text(ana, where)
+
+
+def test_a_run_is_cancelled_with_a_reason(ana, nodes):
+    run = net_run_start(nodes=nodes, actor=make_actor(), user=make_person())
+    where = f"/network/{run.public_id}/"
+    assert post(ana, f"{where}cancel/", reason="").status_code == 422
+    assert post(ana, f"{where}cancel/", reason="the night is over").url == where
+    page = text(ana, where)
+    assert "Cancelled: the night is over" in page
+    assert 'id="cancel"' not in page
+
+
+def test_unknown_names_are_not_found(ana, nodes):
+    for where in ("NET-9999", "NET-", "x", "NET-0001x"):
+        assert ana.get(f"/network/{where}/").status_code == 404
+
+
+def test_the_matrix_is_written_by_one_and_signed_by_another(ana, bo):
+    make_nodes(1)
+    fields = {
+        "node_class": "hgx-h100-roce",
+        "hcas": "mlx5_0 mlx5_1",
+        "interface": "bond0",
+        "mtu": "9000",
+    }
+    assert post(ana, "/network/matrix/write/", **fields, gid_index="3").url == "/network/matrix/"
+    row = NetMatrix.objects.get()
+    page = text(ana, "/network/matrix/")
+    assert "You wrote it; another person signs." in page
+    assert post(ana, f"/network/matrix/{row.pk}/sign/").status_code == 403
+    assert f"Sign {row}" in text(bo, "/network/matrix/")
+    assert post(bo, f"/network/matrix/{row.pk}/sign/").status_code == 302
+    page = text(ana, "/network/matrix/")
+    assert "holds for launches" in page
+    assert "NCCL_IB_HCA==mlx5_0,mlx5_1" in page
+    post(ana, "/network/matrix/write/", **{**fields, "mtu": "4200"})
+    page = text(ana, "/network/matrix/")
+    assert page.index("waits for a signature") < page.index("holds for launches")
+
+
+def test_a_bad_field_of_the_matrix_is_named(ana):
+    make_nodes(1)
+    fields = {"node_class": "hgx-h100-roce", "hcas": "mlx5_0", "interface": "bond 0", "mtu": "9000"}
+    answer = post(ana, "/network/matrix/write/", **fields)
+    assert answer.status_code == 422
+    assert "expected a name such as bond0" in answer.content.decode()
+
+
+def test_a_viewer_reads_and_writes_nothing(chen, nodes):
+    assert "Needs role operator" in text(chen, "/network/")
+    assert post(chen, "/network/start/", nodes="all").status_code == 403
