@@ -17,6 +17,8 @@ _RACK = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}", re.ASCII)
 _CLASS = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}", re.ASCII)
 _MODEL_ROOT = re.compile(r"/[A-Za-z0-9._/-]{1,199}", re.ASCII)
 LEAF_MAX = 4096
+# words that stand where a node's name does in the addresses of the console's pages
+_ADDRESSES = frozenset({"add", "export", "import"})
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,10 @@ def check_row(
     key = str(row.get("host_key") or "").strip()
     if key and (problem := key_problem(key)):
         raise BadRow(f"host_key: {problem}")
+    if row.get("name") in _ADDRESSES:
+        raise BadRow(
+            f"name: {row['name']} is an address of this console; a node needs another name"
+        )
     root = text_field(row, "model_root", _MODEL_ROOT, "an absolute path", default="/models")
     if ".." in root.split("/"):
         raise BadRow(f"model_root: expected a path without .., found {root[:60]!r}")
