@@ -98,15 +98,15 @@ def check_unit(row: Mapping[str, Any]) -> UnitRow:
 def _names(found: Any) -> Any:
     """Take node sets apart, as a whole (`gpu[01-02]`) or among the names; what is none of them stays as it is."""
     words = [found] if isinstance(found, str) else found
-    if not isinstance(words, list) or not any(
-        isinstance(word, str) and "[" in word for word in words
-    ):
-        return words
+    if not isinstance(words, list) or not any(isinstance(w, str) and "[" in w for w in words):
+        return found
     try:
         return [
             name
             for word in words
-            for name in (parse_nodeset(word)[0] if "[" in str(word) else [word])
+            for name in (
+                parse_nodeset(word)[0] if isinstance(word, str) and "[" in word else [word]
+            )
         ]
     except NodesetError as error:
         raise BadRow(f"nodes: {error}") from None
