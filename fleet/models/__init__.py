@@ -1,6 +1,7 @@
 """Tables of the fleet. Written only by fleet/services."""
 
 from fleet.models.evidence import Evidence
+from fleet.models.imports import InventoryImport, NodeMiss
 from fleet.models.inventory import Fact, Gpu, Hold, Leaf, Node, Rack
 from fleet.models.people import Answered, RoleGrant
 from fleet.models.pools import Member, Pool, Replica
@@ -15,10 +16,12 @@ __all__ = [
     "Fact",
     "Gpu",
     "Hold",
+    "InventoryImport",
     "KeyChange",
     "Leaf",
     "Member",
     "Node",
+    "NodeMiss",
     "NodeProbe",
     "Pool",
     "ProbeRun",
