@@ -11,7 +11,7 @@ from typing import Any
 from django.utils.translation import gettext_lazy as _
 
 from fleet.execution.models import Host
-from fleet.models import Node, Replica
+from fleet.models import InventoryImport, Node, Replica
 
 OK, RUN, HOLD, WARN, CRIT, IDLE = "ok", "run", "hold", "warn", "crit", "idle"
 
@@ -81,6 +81,20 @@ _LOOKS: dict[str, dict[str, tuple[str, str]]] = {
         "unknown": (IDLE, "unk"),
         "": (RUN, "run"),
     },
+    "import": {
+        "dry": (HOLD, "hold"),
+        "applied": (OK, "ok"),
+        "discarded": (IDLE, "skip"),
+    },
+    "row": {
+        "refused": (CRIT, "crit"),
+        "changed": (OK, "ok"),
+        "added": (OK, "ok"),
+        "equal": (IDLE, "skip"),
+        "kept": (HOLD, "hold"),
+        "blocked": (HOLD, "hold"),
+        "proposed": (WARN, "warn"),
+    },
     "command": {
         "queued": (IDLE, "idle"),
         "claimed": (RUN, "run"),
@@ -119,6 +133,16 @@ _WORDS: dict[str, dict[str, Any]] = {
         "fail": _("Failed"),
         "unknown": _("Unknown"),
         "": _("Probing"),
+    },
+    "import": dict(InventoryImport.State.choices),
+    "row": {
+        "refused": _("Refused"),
+        "changed": _("Changed"),
+        "added": _("Added"),
+        "equal": _("Equal"),
+        "kept": _("Missing, kept"),
+        "blocked": _("Missing, kept"),
+        "proposed": _("Missing, may be removed"),
     },
     "command": {
         "queued": _("Queued"),

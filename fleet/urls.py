@@ -2,7 +2,18 @@
 
 from django.urls import path
 
-from fleet.views import acts, audit, evidence, jump, map, nodes, replicas, settings, sign_in
+from fleet.views import (
+    acts,
+    audit,
+    evidence,
+    imports,
+    jump,
+    map,
+    nodes,
+    replicas,
+    settings,
+    sign_in,
+)
 
 urlpatterns = [
     path("login/", sign_in.sign_in, name="login"),
@@ -12,6 +23,12 @@ urlpatterns = [
     path("jump/", jump.jump, name="jump"),
     path("fleet/", map.fleet_map, name="fleet-map"),
     path("fleet/table/", map.fleet_table, name="fleet-table"),
+    # before the names of nodes, of which none is called like these (rules/inventory.py)
+    path("nodes/import/", imports.import_list, name="import-list"),
+    path("nodes/import/<int:pk>/", imports.import_page, name="import"),
+    path("nodes/import/<int:pk>/act/", imports.import_act, name="import-act"),
+    path("nodes/add/", imports.node_add, name="node-add"),
+    path("nodes/export/", imports.inventory_export, name="inventory-export"),
     path("nodes/<str:name>/", nodes.node, name="node"),
     path("nodes/<str:name>/probes/<int:pk>/raw/<str:section>/", nodes.probe_raw, name="probe-raw"),
     path("replicas/", replicas.replica_list, name="replica-list"),

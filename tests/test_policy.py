@@ -22,6 +22,9 @@ from tests.factories import host_key, make_hold, make_node, make_person, make_po
 ROLES = ("viewer", "operator", "approver", "admin")
 # Written out here a second time on purpose: a change of the table must be meant twice.
 MAY_WRITE = {
+    "import-list": {"admin"},
+    "import-act": {"admin"},
+    "node-add": {"admin"},
     "probe-start": {"operator", "approver"},
     "probe-cancel": {"operator", "approver"},
     "hold-add": {"operator", "approver"},

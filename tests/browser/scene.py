@@ -47,6 +47,7 @@ from tests import factories
 from tests.browser import (
     scene_gates,
     scene_gateway,
+    scene_imports,
     scene_releases,
     scene_rollouts,
     scene_runbooks,
@@ -108,6 +109,7 @@ def draw() -> None:
     probe(nodes[27], "fail")
     probe(nodes[0], "pass")
     launches(pools["glm52"])
+    scene_imports.draw()
     scene_releases.draw()
     scene_gates.draw()
     scene_rollouts.draw(CONTENT)

@@ -23,6 +23,8 @@ PAGES = {
     "node-key": "/nodes/gpu042/",
     "node-new": "/nodes/gpu045/",
     "raw": "/nodes/gpu001/probes/{probe}/raw/gpu-list/",
+    "imports": "/nodes/import/",
+    "import": "/nodes/import/2/",
     "replicas": "/replicas/",
     "replica": "/replicas/glm52-r4/",
     "replica-ready": "/replicas/glm52-r1/",

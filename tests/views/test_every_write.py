@@ -19,6 +19,7 @@ from django.utils import timezone
 from fleet.models import Brake, Hold, KeyChange, Node, NodeProbe, Replica, TrailEntry
 from fleet.rules import policy
 from fleet.rules.hostkeys import fingerprint
+from fleet.services.imports import import_read
 from fleet.services.probes import probe_start
 from releases.models import Approval, GateRun, Gateway, Launch, Release, Rollout
 from releases.services.gates import gate_start
@@ -74,6 +75,31 @@ def a_node(**host: Any) -> Node:
 
 def of_node(node: Node, *verbs: str, **fields: Any) -> Write:
     return Write(verbs, {"name": node.name}, subject=node, said=verbs[0], **fields)
+
+
+ONE_NODE = "- {name: gpu01, address: 127.0.9.1, user: fleet, leaf: 1, rack: R01}"
+
+
+@write("import-list")
+def import_list() -> Write:
+    return Write(("import.read",), fields={"inventory": ONE_NODE, "whole": "1"}, who="dana")
+
+
+@write("import-act")
+def import_act() -> Write:
+    found = import_read(
+        text=ONE_NODE, file_name="f", is_whole=True, actor=make_actor("dana"),
+        user=make_person("dana"),
+    )  # fmt: skip
+    fields = {"act": "apply", "digest": found.digest}
+    verbs = ("import.apply", "node.add")
+    return Write(verbs, {"pk": found.pk}, fields, who="dana", said="import.apply")
+
+
+@write("node-add")
+def node_add() -> Write:
+    fields = {"name": "gpu01", "address": "127.0.9.1", "user": "fleet", "leaf": "1", "rack": "R01"}
+    return Write(("node.add",), fields=fields, who="dana")
 
 
 @write("probe-start")
@@ -400,6 +426,7 @@ NEED_WORDS = {
     "hold-lift",
     "host-key",
     "brake-clear",
+    "import-act",
     "launch-stop",
     "endpoint-set",
     "endpoint-drain",
