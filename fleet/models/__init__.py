@@ -1,6 +1,7 @@
 """Tables of the fleet. Written only by fleet/services."""
 
 from fleet.models.evidence import Evidence
+from fleet.models.history import FactChange, GpuRecord, GpuSeat, LastFact
 from fleet.models.imports import InventoryImport, NodeMiss
 from fleet.models.inventory import Fact, Gpu, Hold, Leaf, Node, Rack
 from fleet.models.people import Answered, RoleGrant
@@ -14,10 +15,14 @@ __all__ = [
     "Brake",
     "Evidence",
     "Fact",
+    "FactChange",
     "Gpu",
+    "GpuRecord",
+    "GpuSeat",
     "Hold",
     "InventoryImport",
     "KeyChange",
+    "LastFact",
     "Leaf",
     "Member",
     "Node",
