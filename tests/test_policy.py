@@ -62,6 +62,7 @@ SHELL_WRITES = {"login", "logout", "language", "theme"}
 ARGUMENTS = {
     "pk": 1,
     "section": "topo",
+    "uuid": "GPU-1",
     "step": "stop",
     "generation": 1,
     "n": 1,

@@ -60,6 +60,7 @@ PERMISSIONS: dict[str, Entry] = {
     "import-act": Entry(write=KEEP),
     "node-add": Entry(write=KEEP),
     "inventory-export": Entry(read=READ),
+    "gpu": Entry(read=READ),
     "probe-start": Entry(write=ACT, scope="body", is_start=True),
     "probe-cancel": Entry(write=ACT, scope="node"),
     "probe-raw": Entry(read=READ, scope="node"),

@@ -17,8 +17,10 @@ from fleet.marks import CORDONED, Mark, mark_of
 from fleet.models import Fact, Gpu, Hold, Pool
 from fleet.readings.nvidia_smi.throttle import HARMLESS, REASON_BITS
 from fleet.rules import hostkeys
+from fleet.rules.history import is_uuid
 from fleet.rules.message import said
 from fleet.rules.policy import may
+from fleet.selectors.history import node_history
 from fleet.selectors.node_page import NodeSeen, neighbours, node_seen, probe_command, topology_of
 from fleet.services.holds import HOST_KEY, owner_of
 from fleet.services.trail import actor_of
@@ -61,6 +63,7 @@ def node(request: HttpRequest, name: str) -> HttpResponse:
         "read_at": max((gpu.observed_at for gpu in seen.gpus if gpu.observed_at), default=None),
         "topology": matrix(topology_of(seen.facts)),
         "facts": [_fact(fact, timezone.now()) for fact in seen.facts if fact.key != "topo"],
+        "changes": _changes(seen.node),
         "probes": [_probe(probe) for probe in seen.probes],
         "holds": [_hold(hold, request) for hold in seen.holds],
         "hold_kinds": Hold.Kind.choices,
@@ -121,6 +124,7 @@ def _gpu(gpu: Gpu, chosen: str) -> dict[str, Any]:
         "mark": mark_of("gpu", gpu.health),
         "is_chosen": chosen == str(gpu.index),
         "short_uuid": f"…{gpu.uuid[-4:]}" if gpu.uuid else "",
+        "has_record": is_uuid(gpu.uuid),
         "percent": min(100, round(100 * used / total)) if used is not None and total else None,
         "explanation": said(gpu.explanation, _),
         "throttle": _throttle(gpu.throttle_reasons),
@@ -158,6 +162,20 @@ FACT_WORDS = {
     "shm_total": _lazy("Shared memory"),
     "shm_used": _lazy("Shared memory used"),
 }
+
+
+def _changes(node: Any) -> dict[str, Any]:
+    found = node_history(node)
+    facts = [
+        {
+            "change": change,
+            "word": FACT_WORDS.get(change.key, change.key),
+            "before": _short(change.before),
+            "after": _short(change.after),
+        }
+        for change in found.facts
+    ]
+    return {"facts": facts, "seats": found.seats}
 
 
 def _fact(fact: Fact, now: datetime) -> dict[str, Any]:
