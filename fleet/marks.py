@@ -81,6 +81,11 @@ _LOOKS: dict[str, dict[str, tuple[str, str]]] = {
         "unknown": (IDLE, "unk"),
         "": (RUN, "run"),
     },
+    "agreement": {
+        "ok": (OK, "ok"),
+        "attention": (WARN, "warn"),
+        "unknown": (IDLE, "unk"),
+    },
     "import": {
         "dry": (HOLD, "hold"),
         "applied": (OK, "ok"),
@@ -133,6 +138,11 @@ _WORDS: dict[str, dict[str, Any]] = {
         "fail": _("Failed"),
         "unknown": _("Unknown"),
         "": _("Probing"),
+    },
+    "agreement": {
+        "ok": _("Agree"),
+        "attention": _("Differs"),
+        "unknown": _("Unknown"),
     },
     "import": dict(InventoryImport.State.choices),
     "row": {

@@ -15,6 +15,7 @@ from fleet.services.answers import answers_forget
 from fleet.services.holds import holds_expire
 from fleet.services.probes import probe_settle
 from fleet.services.reach import reach_settle
+from fleet.services.schedule import probes_due
 from fleet.services.seal import trail_anchor, trail_seal
 from fleet.services.ticks import single_flight
 
@@ -32,10 +33,11 @@ def sweep() -> None:
 
 @shared_task(name="fleet.tasks.tick", ignore_result=True)
 def tick() -> None:
-    """Settle probes, end holds that ran out, and follow reachability. One part's failure stops no other."""
+    """Settle probes, ask who is due, end holds that ran out, follow reachability. One failure stops no other part."""
     failures = []
     parts: dict[str, Callable[[], Any]] = {
         "probes": _settle_probes,
+        "schedule": partial(_alone, "schedule", probes_due),
         "holds": partial(_alone, "holds", holds_expire),
         "reach": partial(_alone, "reach", reach_settle),
     }

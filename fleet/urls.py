@@ -6,6 +6,7 @@ from fleet.views import (
     acts,
     audit,
     evidence,
+    facts,
     gpus,
     imports,
     jump,
@@ -23,6 +24,8 @@ urlpatterns = [
     path("theme/", settings.theme, name="theme"),
     path("jump/", jump.jump, name="jump"),
     path("fleet/", map.fleet_map, name="fleet-map"),
+    path("fleet/facts/", facts.fact_list, name="fact-list"),
+    path("fleet/settings/", settings.fleet_settings, name="fleet-settings"),
     path("fleet/table/", map.fleet_table, name="fleet-table"),
     # before the names of nodes, of which none is called like these (rules/inventory.py)
     path("nodes/import/", imports.import_list, name="import-list"),

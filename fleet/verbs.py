@@ -40,6 +40,7 @@ _WORDS: dict[str, Any] = {
     "import.discard": _("dry run discarded"),
     "node.miss": _("missing in an import"),
     "gpu.move": _("card moved"),
+    "schedule.change": _("probe interval changed"),
     "role.grant": _("role given"),
     "role.revoke": _("role taken"),
     "session.begin": _("signed in"),

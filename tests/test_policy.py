@@ -25,6 +25,7 @@ MAY_WRITE = {
     "import-list": {"admin"},
     "import-act": {"admin"},
     "node-add": {"admin"},
+    "fleet-settings": {"admin"},
     "probe-start": {"operator", "approver"},
     "probe-cancel": {"operator", "approver"},
     "hold-add": {"operator", "approver"},

@@ -8,6 +8,7 @@ from fleet.models.people import Answered, RoleGrant
 from fleet.models.pools import Member, Pool, Replica
 from fleet.models.probes import NodeProbe, ProbeRun
 from fleet.models.safety import Brake, KeyChange
+from fleet.models.schedule import ProbeSchedule
 from fleet.models.trail import Tick, TrailEntry, TrailSeal
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "NodeProbe",
     "Pool",
     "ProbeRun",
+    "ProbeSchedule",
     "Rack",
     "Replica",
     "RoleGrant",

@@ -61,6 +61,9 @@ PERMISSIONS: dict[str, Entry] = {
     "node-add": Entry(write=KEEP),
     "inventory-export": Entry(read=READ),
     "gpu": Entry(read=READ),
+    "fact-list": Entry(read=READ),
+    # its service compares the version: the schedule is no object of an address
+    "fleet-settings": Entry(read=READ, write=KEEP),
     "probe-start": Entry(write=ACT, scope="body", is_start=True),
     "probe-cancel": Entry(write=ACT, scope="node"),
     "probe-raw": Entry(read=READ, scope="node"),

@@ -29,6 +29,14 @@ from fleet.views.raw_text import raw_text
 from fleet.views.topology import matrix
 
 LONGEST_VALUE = 60
+# hours that a hold may last, as a form offers them; empty is without end
+HOLD_SPANS = (
+    ("4", _lazy("4 h")),
+    ("24", _lazy("1 day")),
+    ("168", _lazy("7 days")),
+    ("720", _lazy("30 days")),
+    ("", _lazy("without end")),
+)
 THROTTLE_WORDS = {
     "gpu_idle": _lazy("idle"),
     "applications_clocks_setting": _lazy("clock setting"),
@@ -67,6 +75,7 @@ def node(request: HttpRequest, name: str) -> HttpResponse:
         "probes": [_probe(probe) for probe in seen.probes],
         "holds": [_hold(hold, request) for hold in seen.holds],
         "hold_kinds": Hold.Kind.choices,
+        "hold_spans": HOLD_SPANS,
         "key": _key(seen, request, pool),
         "may_probe": may(request.user, "probe-start", pool),
         "may_hold": may(request.user, "hold-add", pool),
@@ -170,12 +179,20 @@ def _changes(node: Any) -> dict[str, Any]:
         {
             "change": change,
             "word": FACT_WORDS.get(change.key, change.key),
-            "before": _short(change.before),
-            "after": _short(change.after),
+            "before": _part_text(change.before, change.after),
+            "after": _part_text(change.after, change.before),
         }
         for change in found.facts
     ]
     return {"facts": facts, "seats": found.seats}
+
+
+def _part_text(value: Any, other: Any) -> str:
+    """Say a value, of an object only the parts that are otherwise in the other one."""
+    if not (isinstance(value, dict) and isinstance(other, dict)):
+        return value_text(value)
+    parts = [f"{key} {part}" for key, part in value.items() if other.get(key) != part]
+    return value_text(", ".join(parts) or _("none"))
 
 
 def _fact(fact: Fact, now: datetime) -> dict[str, Any]:
@@ -183,13 +200,14 @@ def _fact(fact: Fact, now: datetime) -> dict[str, Any]:
     return {
         "fact": fact,
         "word": FACT_WORDS.get(fact.key, fact.key),
-        "text": "" if fact.value is None else _short(fact.value, fact.unit),
+        "text": "" if fact.value is None else value_text(fact.value, fact.unit),
         "problem": said(fact.problem, _),
         "is_expired": is_expired,
     }
 
 
-def _short(value: Any, unit: str = "") -> str:
+def value_text(value: Any, unit: str = "") -> str:
+    """Say a value of a fact in a few words; a list or an object by its size."""
     if isinstance(value, dict | list):
         return ngettext("%(n)d value", "%(n)d values", len(value)) % {"n": len(value)}
     if isinstance(value, bool):

@@ -16,7 +16,7 @@ from django.db import models
 from django.urls import reverse
 from django.utils import timezone
 
-from fleet.models import Brake, Hold, KeyChange, Node, NodeProbe, Replica, TrailEntry
+from fleet.models import Brake, Hold, KeyChange, Node, NodeProbe, ProbeSchedule, Replica, TrailEntry
 from fleet.rules import policy
 from fleet.rules.hostkeys import fingerprint
 from fleet.services.imports import import_read
@@ -100,6 +100,12 @@ def import_act() -> Write:
 def node_add() -> Write:
     fields = {"name": "gpu01", "address": "127.0.9.1", "user": "fleet", "leaf": "1", "rack": "R01"}
     return Write(("node.add",), fields=fields, who="dana")
+
+
+@write("fleet-settings")
+def fleet_settings() -> Write:
+    schedule = ProbeSchedule.objects.create(pk=1, every_s=600)
+    return Write(("schedule.change",), fields={"minutes": "15"}, subject=schedule, who="dana")
 
 
 @write("probe-start")
