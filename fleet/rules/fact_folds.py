@@ -24,6 +24,8 @@ class Told:
     problem: str = ""
     at: datetime | None = None
     is_expired: bool = False
+    source: int | None = None  # the command that told it
+    section: str = ""
 
 
 @dataclass(frozen=True)

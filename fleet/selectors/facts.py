@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from django.utils import timezone
 
 from fleet.models import Fact, Node
@@ -13,35 +15,27 @@ def fact_keys() -> list[str]:
     return list(Fact.objects.order_by("key").values_list("key", flat=True).distinct())
 
 
-def fact_told(key: str, names: set[str] | None = None) -> tuple[list[Told], str]:
-    """Return what each node in the fleet (or each of `names`) says of a fact, and the section it comes from.
+def fact_told(key: str, names: set[str] | None = None) -> list[Told]:
+    """Return what each node in the fleet (or each of `names`) says of a fact.
 
     A node that was never asked is there too. Two queries.
     """
     now = timezone.now()
-    facts = {
-        fact.node_id: fact
-        for fact in Fact.objects.filter(key=key).only(
-            "node_id", "value", "unit", "problem", "observed_at", "expires_at", "section"
-        )
-    }
+    facts = {fact.node_id: fact for fact in Fact.objects.filter(key=key)}
     nodes = Node.objects.exclude(state=Node.State.RETIRED).values_list("pk", "host__name")
-    rows = []
-    for pk, name in nodes:
-        fact = facts.get(pk)
-        if names is not None and name not in names:
-            continue
-        if fact is None:
-            rows.append(Told(name))
-        else:
-            rows.append(
-                Told(
-                    name,
-                    fact.value,
-                    fact.unit,
-                    fact.problem,
-                    fact.observed_at,
-                    fact.expires_at <= now,
-                )
-            )
-    return rows, next((fact.section for fact in facts.values() if fact.section), "")
+    return [_told(name, facts.get(pk), now) for pk, name in nodes if names is None or name in names]
+
+
+def _told(name: str, fact: Fact | None, now: datetime) -> Told:
+    if fact is None:
+        return Told(name)
+    return Told(
+        name,
+        fact.value,
+        fact.unit,
+        fact.problem,
+        fact.observed_at,
+        fact.expires_at <= now,
+        fact.source_id,
+        fact.section,
+    )

@@ -12,7 +12,8 @@ def nodes_left_out() -> tuple[int, list[tuple[str, str]]]:
     rows = Node.objects.exclude(state=Node.State.RETIRED).values_list(
         "host__name", "state", "host__key_state", "host__reach"
     )
-    asked, out = 0, {}
+    asked = 0
+    out: dict[str, list[str]] = {}
     for name, state, key_state, reach in rows:
         why = why_not_asked(state=state, key_state=key_state, reach=reach)
         if why:

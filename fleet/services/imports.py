@@ -248,7 +248,7 @@ def _locked(found: InventoryImport) -> InventoryImport:
     return row
 
 
-def _end(row: InventoryImport, state: str, user: Any, reason: str) -> None:
+def _end(row: InventoryImport, state: Any, user: Any, reason: str) -> None:
     InventoryImport.objects.filter(pk=row.pk).update(
         state=state, ended_by=user, ended_at=Now(), reason=reason.strip()
     )

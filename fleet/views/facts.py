@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -31,7 +32,7 @@ def fact_list(request: HttpRequest) -> HttpResponse:
     key = wanted if wanted in keys else (FIRST if FIRST in keys else next(iter(keys), ""))
     text = request.GET.get("nodes", "").strip()[:400]
     names, problem = _names(text)
-    rows, section = fact_told(key, names)
+    rows = fact_told(key, names)
     folds = fold_facts(rows)
     most = majority(folds)
     context = {
@@ -42,11 +43,9 @@ def fact_list(request: HttpRequest) -> HttpResponse:
         "word": FACT_WORDS.get(key, key),
         "nodes": text,
         "problem": problem,
-        "source": section,
         "headline": _headline(folds, most),
         "folds": [_drawn(fold, most) for fold in folds[:FOLDS_SHOWN]],
         "folds_left": max(0, len(folds) - FOLDS_SHOWN),
-        "count": len(rows),
     }
     return render_page(
         request, "fleet/facts.html", context, parts={"facts-live": "fleet/_facts_live.html"}
@@ -102,9 +101,16 @@ def _drawn(fold: Fold, most: Fold | None) -> dict[str, Any]:
         "text": value_text(first.value, first.unit) if fold.is_known else _why(first),
         "is_known": fold.is_known,
         "detail": detail,
-        "oldest_at": fold.oldest_at,
+        "first": first,
+        "oldest_at": None if _is_one_time(fold) else fold.oldest_at,
         "newest_at": fold.newest_at,
     }
+
+
+def _is_one_time(fold: Fold) -> bool:
+    """Tell whether all were read within a minute, so that one age says it."""
+    oldest, newest = fold.oldest_at, fold.newest_at
+    return oldest is not None and newest is not None and newest - oldest < timedelta(minutes=1)
 
 
 def _why(row: Told) -> str:

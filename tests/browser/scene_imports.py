@@ -13,7 +13,6 @@ from fleet.selectors.inventory import inventory_now
 from fleet.services.imports import import_apply, import_read
 from tests.factories import make_actor, make_person
 
-
 MOVED = "GPU-0000004d-9a53-5f0c-8c0e-5d2b6f7e19b3"
 
 

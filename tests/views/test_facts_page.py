@@ -7,7 +7,7 @@ import pytest
 from django.utils import timezone
 
 from fleet.models import Fact, Hold, ProbeSchedule
-from tests.factories import make_node, make_nodes
+from tests.factories import make_command, make_node, make_nodes
 
 pytestmark = pytest.mark.django_db
 
@@ -31,7 +31,15 @@ def test_the_one_that_differs_is_named_with_source_and_age(ana):
     html = page.content.decode()
     assert "h100-[001-002,004-005]" in html
     assert "gpu-query" in html
-    assert "data-age" in html
+    assert html.count("data-age") == 2, "one age each"
+
+
+def test_a_fact_leads_to_the_raw_output_it_came_from(ana):
+    node = make_node()
+    source = make_command(node.host, state="succeeded")
+    tell(node, "570.1", source=source)
+    html = ana.get("/fleet/facts/").content.decode()
+    assert f"/nodes/{node.name}/probes/{source.pk}/raw/gpu-query/" in html
 
 
 def test_what_cannot_be_said_is_unknown_and_never_among_those_that_agree(ana):
