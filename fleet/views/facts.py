@@ -78,13 +78,15 @@ def _headline(folds: list[Fold], most: Fold | None) -> str:
     else:
         agree = len(most.rows)
         other = [row.node for fold in known if fold is not most for row in fold.rows]
-        told = ngettext("%(n)d agrees", "%(n)d agree", agree) % {"n": agree}
-        if other:
-            told += ngettext(", %(names)s differs", ", %(names)s differ", len(other)) % {
-                "names": fold_nodeset(other)
-            }
-        told += "."
-    return told + (_(" Unknown: %(names)s.") % {"names": unknown} if unknown else "")
+        words = {"n": agree, "names": fold_nodeset(other)}
+        if other:  # two agree at least, or there were no most
+            told = ngettext(
+                "%(n)d agree, %(names)s differs.", "%(n)d agree, %(names)s differ.", len(other)
+            )
+        else:
+            told = ngettext("%(n)d agrees.", "%(n)d agree.", agree)
+        told %= words
+    return f"{told} {_('Unknown: %(names)s.') % {'names': unknown}}" if unknown else told
 
 
 def _drawn(fold: Fold, most: Fold | None) -> dict[str, Any]:
