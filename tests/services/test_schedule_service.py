@@ -13,6 +13,7 @@ from fleet.rules.refusals import NotAllowed, Refused, Stale
 from fleet.rules.schedule import EVERY_S, interval_problem, why_not_asked
 from fleet.services.probes import probe_start
 from fleet.services.schedule import probes_due, schedule_change, schedule_now
+from fleet.tasks import tick
 from tests.factories import make_actor, make_node, make_nodes, make_person
 
 pytestmark = pytest.mark.django_db
@@ -43,6 +44,14 @@ def test_what_is_due_is_asked_once():
     assert runs() == ["all"]
     told = TrailEntry.objects.filter(verb="probe.start").latest("pk")
     assert (told.actor, told.after["nodes"]) == ("rule:probe-schedule", 3)
+
+
+def test_the_tick_asks_and_a_second_one_does_not_ask_again():
+    asked(make_nodes(2), EVERY_S + 5)
+    for _ in range(2):
+        tick()
+    assert Command.objects.filter(state="queued").count() == 2
+    assert len(runs()) == 1
 
 
 def test_what_was_asked_lately_or_by_a_person_is_not_due():
