@@ -6,122 +6,289 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('execution', '0004_exchange'),
-        ('fleet', '0004_canary_and_hung'),
+        ("execution", "0004_exchange"),
+        ("fleet", "0004_canary_and_hung"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='GpuRecord',
+            name="GpuRecord",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('uuid', models.CharField(max_length=64, unique=True)),
-                ('name', models.CharField(blank=True, max_length=80)),
-                ('serial', models.CharField(blank=True, max_length=32)),
-                ('first_seen_at', models.DateTimeField()),
-                ('last_seen_at', models.DateTimeField()),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("uuid", models.CharField(max_length=64, unique=True)),
+                ("name", models.CharField(blank=True, max_length=80)),
+                ("serial", models.CharField(blank=True, max_length=32)),
+                ("first_seen_at", models.DateTimeField()),
+                ("last_seen_at", models.DateTimeField()),
             ],
             options={
-                'ordering': ['uuid'],
+                "ordering": ["uuid"],
             },
         ),
         migrations.CreateModel(
-            name='InventoryImport',
+            name="InventoryImport",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('file_name', models.CharField(max_length=120)),
-                ('text', models.TextField()),
-                ('text_sha256', models.CharField(max_length=64)),
-                ('is_whole', models.BooleanField(default=True, help_text='nodes of the fleet that it leaves out are missing')),
-                ('state', models.CharField(choices=[('dry', 'Dry run, nothing written'), ('applied', 'Applied'), ('discarded', 'Discarded')], default='dry', max_length=9)),
-                ('changes', models.JSONField(default=list, help_text='what it would do, in the order of the file')),
-                ('missing', models.JSONField(default=list, help_text='nodes that it leaves out')),
-                ('fleet_digest', models.CharField(help_text='of the fleet that it was tried on', max_length=64)),
-                ('digest', models.CharField(help_text='of all that the dry run showed', max_length=64)),
-                ('read_at', models.DateTimeField(auto_now_add=True)),
-                ('ended_at', models.DateTimeField(null=True)),
-                ('reason', models.TextField(blank=True)),
-                ('ended_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('read_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("file_name", models.CharField(max_length=120)),
+                ("text", models.TextField()),
+                ("text_sha256", models.CharField(max_length=64)),
+                (
+                    "is_whole",
+                    models.BooleanField(
+                        default=True, help_text="nodes of the fleet that it leaves out are missing"
+                    ),
+                ),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("dry", "Dry run, nothing written"),
+                            ("applied", "Applied"),
+                            ("discarded", "Discarded"),
+                        ],
+                        default="dry",
+                        max_length=9,
+                    ),
+                ),
+                (
+                    "changes",
+                    models.JSONField(
+                        default=list, help_text="what it would do, in the order of the file"
+                    ),
+                ),
+                ("missing", models.JSONField(default=list, help_text="nodes that it leaves out")),
+                (
+                    "fleet_digest",
+                    models.CharField(help_text="of the fleet that it was tried on", max_length=64),
+                ),
+                (
+                    "digest",
+                    models.CharField(help_text="of all that the dry run showed", max_length=64),
+                ),
+                ("read_at", models.DateTimeField(auto_now_add=True)),
+                ("ended_at", models.DateTimeField(null=True)),
+                ("reason", models.TextField(blank=True)),
+                (
+                    "ended_by",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "read_by",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
             ],
             options={
-                'ordering': ['-id'],
+                "ordering": ["-id"],
             },
         ),
         migrations.CreateModel(
-            name='NodeMiss',
+            name="NodeMiss",
             fields=[
-                ('node', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='miss', serialize=False, to='fleet.node')),
-                ('count', models.PositiveIntegerField(default=1, help_text='applied imports, one after the other')),
-                ('first_at', models.DateTimeField(auto_now_add=True)),
-                ('last_at', models.DateTimeField(auto_now=True)),
-                ('first_import', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='missed_first', to='fleet.inventoryimport')),
-                ('last_import', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='missed_last', to='fleet.inventoryimport')),
+                (
+                    "node",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        primary_key=True,
+                        related_name="miss",
+                        serialize=False,
+                        to="fleet.node",
+                    ),
+                ),
+                (
+                    "count",
+                    models.PositiveIntegerField(
+                        default=1, help_text="applied imports, one after the other"
+                    ),
+                ),
+                ("first_at", models.DateTimeField(auto_now_add=True)),
+                ("last_at", models.DateTimeField(auto_now=True)),
+                (
+                    "first_import",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="missed_first",
+                        to="fleet.inventoryimport",
+                    ),
+                ),
+                (
+                    "last_import",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="missed_last",
+                        to="fleet.inventoryimport",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['node'],
+                "ordering": ["node"],
             },
         ),
         migrations.CreateModel(
-            name='FactChange',
+            name="FactChange",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('key', models.CharField(max_length=60)),
-                ('before', models.JSONField()),
-                ('after', models.JSONField()),
-                ('at', models.DateTimeField()),
-                ('section', models.CharField(blank=True, max_length=40)),
-                ('node', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='fact_changes', to='fleet.node')),
-                ('source', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='execution.command')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("key", models.CharField(max_length=60)),
+                ("before", models.JSONField()),
+                ("after", models.JSONField()),
+                ("at", models.DateTimeField()),
+                ("section", models.CharField(blank=True, max_length=40)),
+                (
+                    "node",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="fact_changes",
+                        to="fleet.node",
+                    ),
+                ),
+                (
+                    "source",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to="execution.command",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['-at', '-id'],
-                'indexes': [models.Index(fields=['node', '-at'], name='fact_change_of_node')],
+                "ordering": ["-at", "-id"],
+                "indexes": [models.Index(fields=["node", "-at"], name="fact_change_of_node")],
             },
         ),
         migrations.CreateModel(
-            name='GpuSeat',
+            name="GpuSeat",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('index', models.PositiveIntegerField()),
-                ('began_at', models.DateTimeField()),
-                ('ended_at', models.DateTimeField(null=True)),
-                ('node', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='seats', to='fleet.node')),
-                ('record', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='seats', to='fleet.gpurecord')),
-                ('source', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='execution.command')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("index", models.PositiveIntegerField()),
+                ("began_at", models.DateTimeField()),
+                ("ended_at", models.DateTimeField(null=True)),
+                (
+                    "node",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="seats",
+                        to="fleet.node",
+                    ),
+                ),
+                (
+                    "record",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="seats",
+                        to="fleet.gpurecord",
+                    ),
+                ),
+                (
+                    "source",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to="execution.command",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['-began_at', '-id'],
-                'constraints': [models.UniqueConstraint(condition=models.Q(('ended_at', None)), fields=('record',), name='gpu_in_one_seat'), models.UniqueConstraint(condition=models.Q(('ended_at', None)), fields=('node', 'index'), name='seat_of_one_gpu')],
+                "ordering": ["-began_at", "-id"],
+                "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(("ended_at", None)),
+                        fields=("record",),
+                        name="gpu_in_one_seat",
+                    ),
+                    models.UniqueConstraint(
+                        condition=models.Q(("ended_at", None)),
+                        fields=("node", "index"),
+                        name="seat_of_one_gpu",
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
-            name='LastFact',
+            name="LastFact",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('key', models.CharField(max_length=60)),
-                ('value', models.JSONField()),
-                ('at', models.DateTimeField()),
-                ('node', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='fleet.node')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("key", models.CharField(max_length=60)),
+                ("value", models.JSONField()),
+                ("at", models.DateTimeField()),
+                (
+                    "node",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="fleet.node",
+                    ),
+                ),
             ],
             options={
-                'constraints': [models.UniqueConstraint(fields=('node', 'key'), name='last_fact_once')],
+                "constraints": [
+                    models.UniqueConstraint(fields=("node", "key"), name="last_fact_once")
+                ],
             },
         ),
         migrations.CreateModel(
-            name='ProbeSchedule',
+            name="ProbeSchedule",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('every_s', models.PositiveIntegerField()),
-                ('changed_at', models.DateTimeField(auto_now=True)),
-                ('version', models.PositiveIntegerField(default=1)),
-                ('changed_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("every_s", models.PositiveIntegerField()),
+                ("changed_at", models.DateTimeField(auto_now=True)),
+                ("version", models.PositiveIntegerField(default=1)),
+                (
+                    "changed_by",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
             ],
             options={
-                'constraints': [models.CheckConstraint(condition=models.Q(('pk', 1)), name='one_probe_schedule')],
+                "constraints": [
+                    models.CheckConstraint(condition=models.Q(("pk", 1)), name="one_probe_schedule")
+                ],
             },
         ),
     ]
