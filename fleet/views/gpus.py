@@ -10,6 +10,8 @@ from fleet.marks import mark_of
 from fleet.selectors.history import card_now, gpu_record, seats_of
 from fleet.views.parts import render_page
 
+SECTION = "gpu-query"  # of a probe's output, where the UUIDs stand (rules/gather.py)
+
 
 @require_safe
 def gpu(request: HttpRequest, uuid: str) -> HttpResponse:
@@ -23,6 +25,7 @@ def gpu(request: HttpRequest, uuid: str) -> HttpResponse:
         "section": "fleet",
         "topics": ["fleet"],
         "record": record,
+        "source": SECTION,
         "seats": seats,
         "seat": seats[0] if seats and seats[0].ended_at is None else None,
         "mark": mark_of("gpu", now.health if now else "unknown"),

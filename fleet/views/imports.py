@@ -10,6 +10,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from fleet.marks import mark_of
 from fleet.models import InventoryImport, Node
+from fleet.rules.inventory import DEFAULT_CLASS, DEFAULT_ROOT
 from fleet.rules.inventory_csv import COLUMNS
 from fleet.rules.inventory_export import write_csv, write_yaml
 from fleet.rules.inventory_file import BYTES_MAX
@@ -168,6 +169,8 @@ def _list(
         "pasted": request.POST.get("inventory", ""),
         "is_whole": request.method != "POST" or request.POST.get("whole") == "1",
         "bytes_max": BYTES_MAX,
+        "default_class": DEFAULT_CLASS,
+        "default_root": DEFAULT_ROOT,
         "may_import": may(request.user, "import-act"),
     }
     return render_page(
