@@ -14,6 +14,7 @@ from fleet.execution.models import Host
 from fleet.models import (
     Distribution,
     Holding,
+    InventoryImport,
     NetRun,
     Node,
     NodeAcceptance,
@@ -138,6 +139,25 @@ _LOOKS: dict[str, dict[str, tuple[str, str]]] = {
         "": (IDLE, "idle"),
         "running": (RUN, "run"),
     },
+    "agreement": {
+        "ok": (OK, "ok"),
+        "attention": (WARN, "warn"),
+        "unknown": (IDLE, "unk"),
+    },
+    "import": {
+        "dry": (HOLD, "hold"),
+        "applied": (OK, "ok"),
+        "discarded": (IDLE, "skip"),
+    },
+    "row": {
+        "refused": (CRIT, "crit"),
+        "changed": (OK, "ok"),
+        "added": (OK, "ok"),
+        "equal": (IDLE, "skip"),
+        "kept": (HOLD, "hold"),
+        "blocked": (HOLD, "hold"),
+        "proposed": (WARN, "warn"),
+    },
     "command": {
         "queued": (IDLE, "idle"),
         "claimed": (RUN, "run"),
@@ -198,6 +218,21 @@ _WORDS: dict[str, dict[str, Any]] = {
         "unknown": _("Unknown"),
         "": _("Waiting"),
         "running": _("Testing"),
+    },
+    "agreement": {
+        "ok": _("Agree"),
+        "attention": _("Differs"),
+        "unknown": _("Unknown"),
+    },
+    "import": dict(InventoryImport.State.choices),
+    "row": {
+        "refused": _("Refused"),
+        "changed": _("Changed"),
+        "added": _("Added"),
+        "equal": _("Equal"),
+        "kept": _("Missing, kept"),
+        "blocked": _("Missing, kept"),
+        "proposed": _("Missing, may be removed"),
     },
     "command": {
         "queued": _("Queued"),

@@ -18,6 +18,7 @@ from fleet.services.holds import holds_expire
 from fleet.services.network import net_runs_advance
 from fleet.services.probes import probe_settle
 from fleet.services.reach import reach_settle
+from fleet.services.schedule import probes_due
 from fleet.services.seal import trail_anchor, trail_seal
 from fleet.services.ticks import single_flight, tick_record
 from fleet.services.weights_tick import weights_advance
@@ -36,14 +37,15 @@ def sweep() -> None:
 
 @shared_task(name="fleet.tasks.tick", ignore_result=True)
 def tick() -> None:
-    """Settle probes and acceptances, end holds that ran out, follow reachability, carry copies of weights and
-    network tests on.
+    """Settle probes and acceptances, ask who is due, end holds that ran out, follow reachability, carry copies of
+    weights and network tests on.
 
     One part's failure stops no other.
     """
     failures = []
     parts: dict[str, Callable[[], Any]] = {
         "probes": _settle_probes,
+        "schedule": partial(_alone, "schedule", probes_due),
         "acceptance": _advance_acceptances,
         "acceptance-void": partial(_alone, "acceptance-void", acceptances_void),
         "holds": partial(_alone, "holds", holds_expire),

@@ -23,6 +23,10 @@ from tests.golden_profiles import make_golden
 ROLES = ("viewer", "operator", "approver", "admin")
 # Written out here a second time on purpose: a change of the table must be meant twice.
 MAY_WRITE = {
+    "import-list": {"admin"},
+    "import-act": {"admin"},
+    "node-add": {"admin"},
+    "fleet-settings": {"admin"},
     "probe-start": {"operator", "approver"},
     "acceptance-start": {"operator", "approver"},
     "acceptance-cancel": {"operator", "approver"},
@@ -77,6 +81,7 @@ ARGUMENTS = {
     "node": "h100-own",
     "pk": 1,
     "section": "topo",
+    "uuid": "GPU-1",
     "step": "stop",
     "generation": 1,
     "n": 1,

@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('fleet', '0004_canary_and_hung'),
+        ('fleet', '0005_inventory_history'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

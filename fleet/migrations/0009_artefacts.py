@@ -10,7 +10,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('execution', '0004_exchange'),
-        ('fleet', '0004_canary_and_hung'),
+        ('fleet', '0008_network'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

@@ -4,6 +4,8 @@ from fleet.models.acceptance import AcceptanceRun, NodeAcceptance
 from fleet.models.artefacts import Distribution, Holding, WeightsArtefact
 from fleet.models.evidence import Evidence
 from fleet.models.golden import GoldenKey, GoldenProfile
+from fleet.models.history import FactChange, GpuRecord, GpuSeat, LastFact
+from fleet.models.imports import InventoryImport, NodeMiss
 from fleet.models.inventory import Fact, Gpu, Hold, Leaf, Node, Rack
 from fleet.models.network import NetGolden, NetMatrix, NetPair, NetRun, NetSeat, NetStep
 from fleet.models.people import Answered, RoleGrant
@@ -11,6 +13,7 @@ from fleet.models.pools import Member, Pool, Replica
 from fleet.models.probes import NodeProbe, ProbeRun
 from fleet.models.safety import Brake, KeyChange
 from fleet.models.samples import CardSample
+from fleet.models.schedule import ProbeSchedule
 from fleet.models.trail import Tick, TrailEntry, TrailSeal
 
 __all__ = [
@@ -21,12 +24,17 @@ __all__ = [
     "Distribution",
     "Evidence",
     "Fact",
+    "FactChange",
     "GoldenKey",
     "GoldenProfile",
     "Gpu",
+    "GpuRecord",
+    "GpuSeat",
     "Hold",
     "Holding",
+    "InventoryImport",
     "KeyChange",
+    "LastFact",
     "Leaf",
     "Member",
     "NetGolden",
@@ -37,9 +45,11 @@ __all__ = [
     "NetStep",
     "Node",
     "NodeAcceptance",
+    "NodeMiss",
     "NodeProbe",
     "Pool",
     "ProbeRun",
+    "ProbeSchedule",
     "Rack",
     "Replica",
     "RoleGrant",

@@ -43,7 +43,7 @@ class Tick(models.Model):
 
     # Due every few seconds. Sealing is not among them: once an hour it looks at the whole trail.
     OFTEN = (
-        "sweep", "probes", "holds", "reach", "launches", "gates", "drains", "gateways", "rollouts",
+        "sweep", "probes", "schedule", "holds", "reach", "launches", "gates", "drains", "gateways", "rollouts",
     )  # fmt: skip
 
     name = models.CharField(max_length=40, primary_key=True)

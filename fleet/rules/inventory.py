@@ -17,6 +17,9 @@ _RACK = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}", re.ASCII)
 _CLASS = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}", re.ASCII)
 _MODEL_ROOT = re.compile(r"/[A-Za-z0-9._/-]{1,199}", re.ASCII)
 LEAF_MAX = 4096
+DEFAULT_CLASS, DEFAULT_ROOT = "hgx-h100-roce", "/models"
+# words that stand where a node's name does in the addresses of the console's pages
+_ADDRESSES = frozenset({"add", "export", "import"})
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,11 @@ def check_row(
     key = str(row.get("host_key") or "").strip()
     if key and (problem := key_problem(key)):
         raise BadRow(f"host_key: {problem}")
-    root = text_field(row, "model_root", _MODEL_ROOT, "an absolute path", default="/models")
+    if row.get("name") in _ADDRESSES:
+        raise BadRow(
+            f"name: {row['name']} is an address of this console; a node needs another name"
+        )
+    root = text_field(row, "model_root", _MODEL_ROOT, "an absolute path", default=DEFAULT_ROOT)
     if ".." in root.split("/"):
         raise BadRow(f"model_root: expected a path without .., found {root[:60]!r}")
     return NodeRow(
@@ -71,7 +78,7 @@ def check_row(
         user=text_field(row, "user", _USER, "a login name"),
         leaf=integer_field(row, "leaf", 1, LEAF_MAX),
         rack=text_field(row, "rack", _RACK, "letters, digits, . _ -"),
-        node_class=text_field(row, "node_class", _CLASS, "a class name", default="hgx-h100-roce"),
+        node_class=text_field(row, "node_class", _CLASS, "a class name", default=DEFAULT_CLASS),
         model_root=root.rstrip("/"),
         host_key=key,
         gpus=integer_field(row, "gpus", 1, 16, default=8),

@@ -1,4 +1,4 @@
-"""Reads an inventory file, YAML or JSON, into plain lists and dicts. Pure; what the rows mean is judged elsewhere.
+"""Reads an inventory file, YAML, JSON or CSV, into plain lists and dicts. Pure; what the rows mean is judged elsewhere.
 
 A file is hostile until read: no tags, no aliases, no key twice, limited in size and depth. Every scalar of YAML
 stays the text that was written, so that `NO` is no truth and `010` no eight.
@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
 
 from fleet.rules.inventory import BadRow
+from fleet.rules.inventory_csv import is_csv, read_csv
+from fleet.rules.inventory_rows import Row, expand_rows
 
 BYTES_MAX = 2 * 1024 * 1024
 ROWS_MAX = 5000
@@ -31,17 +34,30 @@ class Inventory:
     units: list[Mapping[str, Any]] = field(default_factory=list)
 
 
-def read_inventory(text: str) -> Inventory:
-    """Read a list of nodes, or an object with `nodes`, `pools` and `units`, each a list. Raises BadRow."""
+def read_inventory(text: str, *, numbered: bool = False) -> Inventory:
+    """Read a list of nodes, or an object with `nodes`, `pools` and `units`, each a list; or nodes as CSV.
+
+    `numbered` keeps the line of each row where it can be told, also of JSON, which then takes longer to read.
+    Raises BadRow.
+    """
     if len(text.encode(errors="surrogatepass")) > BYTES_MAX:
         raise BadRow(f"expected at most {BYTES_MAX} bytes; split the inventory")
-    found = _parse(text.removeprefix("\ufeff"))
+    text = text.removeprefix("\ufeff")
+    if is_csv(text):
+        return Inventory(nodes=_expanded(_rows("nodes", read_csv(text))))
+    found = _parse(text, numbered)
     sections = {"nodes": found} if isinstance(found, list) else found
     if not isinstance(sections, dict) or not sections:
         raise BadRow(f"expected a list of nodes, or {', '.join(_SECTIONS)} with a list each")
     if strange := sorted(set(sections) - set(_SECTIONS)):
         raise BadRow(f"expected {', '.join(_SECTIONS)}, found {strange[0][:40]!r}")
-    return Inventory(**{name: _rows(name, rows) for name, rows in sections.items()})
+    read = {name: _rows(name, rows) for name, rows in sections.items()}
+    return Inventory(**{**read, "nodes": _expanded(read.get("nodes", []))})
+
+
+def _expanded(rows: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Take rows of many nodes apart; what they come to is limited like what is written out."""
+    return _rows("nodes", expand_rows(rows))
 
 
 def _rows(name: str, rows: Any) -> list[Mapping[str, Any]]:
@@ -54,7 +70,10 @@ def _rows(name: str, rows: Any) -> list[Mapping[str, Any]]:
     return rows
 
 
-def _parse(text: str) -> Any:
+def _parse(text: str, numbered: bool = False) -> Any:
+    if numbered:
+        with suppress(BadRow):  # JSON with tabs is no YAML; it is read without its lines
+            return _parse_yaml(text)
     if text.lstrip()[:1] in {"[", "{"}:
         try:  # JSON is most of the time meant, and read faster; YAML's own short forms begin alike
             return json.loads(text, object_pairs_hook=_unique)
@@ -63,6 +82,10 @@ def _parse(text: str) -> Any:
         except ValueError as error:
             if isinstance(error, BadRow):
                 raise
+    return _parse_yaml(text)
+
+
+def _parse_yaml(text: str) -> Any:
     try:
         return _document(yaml.parse(text, Loader=_LOADER))
     except (yaml.YAMLError, UnicodeEncodeError) as error:
@@ -103,7 +126,7 @@ def _value(event: Any, events: Iterator[Any], depth: int) -> Any:
         raise BadRow(f"line {line}: expected at most {_DEPTH_MAX} levels of lists and objects")
     if isinstance(event, yaml.SequenceStartEvent):
         return _list(events, depth - 1)
-    return _mapping(events, depth - 1)
+    return _mapping(events, depth - 1, line)
 
 
 def _list(events: Iterator[Any], depth: int) -> list[Any]:
@@ -113,13 +136,14 @@ def _list(events: Iterator[Any], depth: int) -> list[Any]:
     return rows
 
 
-def _mapping(events: Iterator[Any], depth: int) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _mapping(events: Iterator[Any], depth: int, begins: int) -> Row:
+    found = Row(line=begins)
     while not isinstance(event := next(events), yaml.MappingEndEvent):
         line = event.start_mark.line + 1
         if not isinstance(event, yaml.ScalarEvent) or event.tag is not None:
             raise BadRow(f"line {line}: expected a plain word as a key")
         if (key := event.value) in found:
             raise BadRow(f"line {line}: expected each key once, found {key[:40]!r} again")
+        found.lines[key] = line
         found[key] = _value(next(events), events, depth)
     return found

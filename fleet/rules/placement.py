@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fleet.rules.inventory import BadRow, integer_field, text_field
+from fleet.rules.nodeset import NodesetError, parse_nodeset
 
 TONES = ("p51", "p52", "pds")
 SPARE_TONE = "psp"
@@ -82,7 +83,7 @@ def check_pool(row: Mapping[str, Any]) -> PoolRow:
 def check_unit(row: Mapping[str, Any]) -> UnitRow:
     """Return the row as a UnitRow. Raises BadRow."""
     _demand_known(row, _UNIT_FIELDS)
-    nodes = row.get("nodes")
+    nodes = _names(row.get("nodes"))
     if not isinstance(nodes, list) or not nodes or not all(isinstance(n, str) for n in nodes):
         raise BadRow(f"nodes: expected the names of its nodes in order, found {nodes!r:.60}")
     if twice := [name for name, count in Counter(nodes).items() if count > 1]:
@@ -92,6 +93,23 @@ def check_unit(row: Mapping[str, Any]) -> UnitRow:
         pool=text_field(row, "pool", _SLUG, "the slug of a pool"),
         nodes=tuple(nodes),
     )
+
+
+def _names(found: Any) -> Any:
+    """Take node sets apart, as a whole (`gpu[01-02]`) or among the names; what is none of them stays as it is."""
+    words = [found] if isinstance(found, str) else found
+    if not isinstance(words, list) or not any(isinstance(w, str) and "[" in w for w in words):
+        return found
+    try:
+        return [
+            name
+            for word in words
+            for name in (
+                parse_nodeset(word)[0] if isinstance(word, str) and "[" in word else [word]
+            )
+        ]
+    except NodesetError as error:
+        raise BadRow(f"nodes: {error}") from None
 
 
 def unit_problems(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from django.urls import reverse
 
-from fleet.models import Evidence, GoldenProfile, Node, Replica
+from fleet.models import Evidence, GoldenProfile, GpuRecord, InventoryImport, Node, Replica
 from fleet.selectors.acceptance import acceptance_named
 
 Finder = Callable[[re.Match[str]], str | None]
@@ -36,6 +36,18 @@ def _evidence(found: re.Match[str]) -> str | None:
     return reverse("evidence", args=[pk]) if Evidence.objects.filter(pk=pk).exists() else None
 
 
+def _gpu(found: re.Match[str]) -> str | None:
+    uuid = GpuRecord.objects.filter(uuid__iexact=found[0]).values_list("uuid", flat=True).first()
+    return reverse("gpu", args=[uuid]) if uuid else None
+
+
+def _import(found: re.Match[str]) -> str | None:
+    pk = int(found[1])
+    return reverse("import", args=[pk]) if InventoryImport.objects.filter(pk=pk).exists() else None
+
+
+jump_add(r"IMP-?(\d{1,9})", _import)
+jump_add(r"GPU-[0-9A-F-]{36}", _gpu)
 jump_add(r"E-?(\d{1,9})", _evidence)
 
 

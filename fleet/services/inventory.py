@@ -14,6 +14,7 @@ from fleet.doorbell import ring
 from fleet.execution.models import Host
 from fleet.models import Leaf, Node, Rack
 from fleet.rules.inventory import BadRow, NodeRow, check_row
+from fleet.rules.inventory_rows import line_of
 from fleet.services.permits import permit_demand
 from fleet.services.trail import Actor, trail_add_all, trail_entry
 
@@ -30,6 +31,7 @@ class Change:
     before: dict[str, Any] = field(default_factory=dict)
     after: dict[str, Any] = field(default_factory=dict)
     why: str = ""
+    line: int = 0  # of the file; 0 when nobody counted
 
 
 @dataclass
@@ -37,6 +39,7 @@ class Imported:
     """What an import did, in the order of the file."""
 
     changes: list[Change] = field(default_factory=list)
+    rows: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)  # as written
 
     def names(self, outcome: str) -> list[str]:
         """Return the names that met with one outcome."""
@@ -62,9 +65,14 @@ class Imported:
         """Names that were refused, and why."""
         return [(one.name, one.why) for one in self.changes if one.outcome == REFUSED]
 
-    def refuse(self, kind: str, name: object, why: str) -> None:
-        """Note a row that changes nothing."""
-        self.changes.append(Change(kind, str(name)[:64], REFUSED, why=why))
+    def refuse(
+        self, kind: str, name: object, why: str, row: Mapping[str, Any] | None = None
+    ) -> None:
+        """Note a row that changes nothing, with its line; `row` is it as written, else the first of this name."""
+        row = self.rows.get((kind, str(name))) if row is None else row
+        self.changes.append(
+            Change(kind, str(name or "")[:64], REFUSED, why=why, line=line_of(row, why))
+        )
 
 
 @transaction.atomic
@@ -82,20 +90,23 @@ def inventory_import(
     the rehearsal lab's own list (`repin`), whose keys this machine made.
     """
     permit_demand(user, "inventory.import")
-    done, good = Imported(), []
+    done, good, written = Imported(), [], []
     own = [(settings.HOST, settings.PORT)]
     for raw in rows:
         try:
+            if problem := getattr(raw, "problem", ""):
+                raise BadRow(problem)
             good.append(check_row(raw, cidrs=settings.NODE_CIDRS, own=own))
+            written.append(raw)
         except BadRow as error:
-            done.refuse("node", raw.get("name"), str(error))
+            done.refuse("node", raw.get("name"), str(error), raw)
     known = _locked([row.name for row in good])
     contradicts = _contradictions(good)
     for number, row in enumerate(good):
-        if why := contradicts.get(number) or ("" if repin else _served(known.get(row.name), row)):
-            done.refuse("node", row.name, why)
-        else:
-            _apply(row, known, origin=origin, repin=repin, done=done)
+        why = contradicts.get(number) or ("" if repin else _served(known.get(row.name), row))
+        why = why or _apply(row, known, origin=origin, repin=repin, done=done)
+        if why:
+            done.refuse("node", row.name, why, written[number])
     trail_add_all(entries_of(done, actor))
     if done.added or done.changed:
         ring("fleet", *(f"node-{name}" for name in done.changed))
@@ -175,19 +186,22 @@ def _served(node: Node | None, row: NodeRow) -> str:
 
 def _apply(
     row: NodeRow, known: dict[str, Node], *, origin: str, repin: bool, done: Imported
-) -> None:
+) -> str:
+    """Add or change one node; return why it is refused instead, empty when it is not."""
     node = known.get(row.name)
     if node is None:
         known[row.name] = _add(row, origin)
         after = {"address": row.address, "origin": origin, "rack": row.rack}
         done.changes.append(Change("node", row.name, ADDED, after=after))
-    elif node.origin != origin:
-        why = f"name: a {node.origin} node has it already; a {origin} node needs another name"
-        done.refuse("node", row.name, why)
-    else:
-        before, after = _change(node, row, repin)
-        outcome = CHANGED if after else EQUAL
-        done.changes.append(Change("node", row.name, outcome, before, after))
+        return ""
+    if node.state == Node.State.RETIRED and not repin:
+        return "name: a node of this name was retired, which is for good; name the machine anew"
+    wanted = _wanted(node, row, repin)
+    if node.origin != origin and any(wanted):
+        return f"name: a {node.origin} node has it already; a {origin} node needs another name"
+    before, after = _change(node, row, *wanted)
+    done.changes.append(Change("node", row.name, CHANGED if after else EQUAL, before, after))
+    return ""
 
 
 def _add(row: NodeRow, origin: str) -> Node:
@@ -209,27 +223,45 @@ def _add(row: NodeRow, origin: str) -> Node:
     )
 
 
-def _change(node: Node, row: NodeRow, repin: bool) -> tuple[dict[str, Any], dict[str, Any]]:
-    host = node.host
+Fields = dict[str, Any]
+
+
+def _wanted(node: Node, row: NodeRow, repin: bool) -> tuple[Fields, Fields, Fields]:
+    """Return what the row says otherwise: fields of the host, of the node, and its place."""
+    host, rack = node.host, node.rack
     wanted_host = {"address": row.address, "port": row.port, "user": row.user}
     is_free = host.key_state == Host.Key.UNSET or (repin and host.key_state == Host.Key.PINNED)
     if row.host_key and is_free:
         wanted_host |= {"host_key": row.host_key, "key_state": Host.Key.PINNED}
     wanted_node = {
-        "rack": _rack(row),
         "node_class": row.node_class,
         "model_root": row.model_root,
         "gpu_count": row.gpus,
     }
-    host_now = _differing(host, wanted_host)
-    node_now = _differing(node, wanted_node)
+    now = {"rack": rack.name, "leaf": rack.leaf.number}
+    place = {"rack": row.rack, "leaf": row.leaf}
+    return (
+        _differing(host, wanted_host),
+        _differing(node, wanted_node),
+        {name: value for name, value in place.items() if now[name] != value},
+    )
+
+
+def _change(
+    node: Node, row: NodeRow, host_now: Fields, node_now: Fields, place: Fields
+) -> tuple[Fields, Fields]:
+    host, was = node.host, {"rack": node.rack.name, "leaf": node.rack.leaf.number}
     before = {name: str(getattr(host, name)) for name in host_now}
+    before |= {name: str(was[name]) for name in place}
     before |= {name: str(getattr(node, name)) for name in node_now}
+    after = {name: str(value) for name, value in {**host_now, **place, **node_now}.items()}
     if host_now:
         Host.objects.filter(pk=host.pk).update(**host_now)
-    if host_now or node_now:
+    if place:
+        node_now = {**node_now, "rack": _rack(row)}
+    if after:
         Node.objects.filter(pk=host.pk).update(version=F("version") + 1, **node_now)
-    return before, {name: str(value) for name, value in {**host_now, **node_now}.items()}
+    return before, after
 
 
 def _differing(row: Any, wanted: dict[str, Any]) -> dict[str, Any]:

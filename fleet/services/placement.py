@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import F, Max
 from django.db.models.functions import Now
 
@@ -39,6 +39,7 @@ from fleet.services.inventory import (
 from fleet.services.permits import permit_demand
 from fleet.services.trail import Actor, trail_add_all
 
+_LOCK_CLASS = 7406  # imports go one after the other
 _MOVABLE = frozenset({Replica.State.PLANNED, Replica.State.STOPPED, Replica.State.FAILED})
 
 
@@ -56,6 +57,7 @@ def fleet_import(
     done = Imported()
     try:
         with transaction.atomic():
+            _wait_for_turn()
             done.changes += inventory_import(
                 inventory.nodes, origin="real", actor=actor, user=user
             ).changes
@@ -66,6 +68,18 @@ def fleet_import(
     except _OnlyTried:
         pass
     return done
+
+
+def inventory_claim() -> bool:
+    """Take the turn of importing until the transaction ends; False when another import has it now."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_xact_lock(%s, 0)", [_LOCK_CLASS])
+        return bool(cursor.fetchone()[0])
+
+
+def _wait_for_turn() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s, 0)", [_LOCK_CLASS])
 
 
 def _pools_import(inventory: Inventory, actor: Actor, user: Any, done: Imported) -> None:
@@ -260,8 +274,9 @@ def _checked(
             if getattr(row, key) in good:
                 raise BadRow(f"{key}: expected once in a file; an earlier row has it")
             good[getattr(row, key)] = row
+            tried.rows[kind, getattr(row, key)] = raw
         except BadRow as error:
-            tried.refuse(kind, raw.get(key), str(error))
+            tried.refuse(kind, raw.get(key), str(error), raw)
     return list(good.values())
 
 

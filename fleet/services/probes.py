@@ -28,6 +28,7 @@ from fleet.rules.probe_reading import FactSeen, ProbeReading, read_probe
 from fleet.rules.refusals import Refused
 from fleet.selectors.acceptance import valid_acceptances
 from fleet.selectors.scope import pools_of_nodes
+from fleet.services.history import history_store
 from fleet.services.node_moves import NodeMove, nodes_move, rows_update
 from fleet.services.permits import permit_demand
 from fleet.services.probe_store import cards_store, facts_store, samples_store, storable
@@ -196,7 +197,9 @@ def _store(settled: list[_Settled]) -> None:
         for fact in item.reading.facts  # type: ignore[union-attr]
     ]
     facts_store(facts)
-    cards_store([(item.probe, card) for item in answered for card in item.cards])
+    cards = [(item.probe, card) for item in answered for card in item.cards]
+    cards_store(cards)
+    history_store(facts, cards)
     samples_store((item.probe, item.cards) for item in answered)
     for item in settled:
         item.probe.verdict = item.verdict.verdict

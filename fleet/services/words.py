@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from django.utils.translation import gettext as _
 
+from fleet.rules.inventory_file import BYTES_MAX as INVENTORY_MAX
 from fleet.rules.nodeset import TEXT_MAX as SELECTION_MAX
 from fleet.rules.refusals import Refused
 
@@ -24,6 +25,8 @@ _MAXIMA = {
     "note": 2000,
     "cause": 2000,
     "words": REASON_MAX,
+    "inventory": INVENTORY_MAX,
+    "host_key": 2000,
     # the form of a draft
     "args": 8000,
     "env": 8000,

@@ -57,7 +57,8 @@ def hold_add(request: HttpRequest, name: str) -> HttpResponse:
         reason=request.POST.get("reason", ""),
         actor=actor_of(request),
         user=request.user,
-        expires_at=_expiry(request.POST.get("hours", "")),
+        # hours that were typed are meant; a form always sends its choice too
+        expires_at=_expiry(request.POST.get("hours", "").strip() or request.POST.get("lasts", "")),
     )
     return _back(request, "node", name)
 

@@ -17,6 +17,7 @@ from fleet.marks import CORDONED, Mark, mark_of
 from fleet.models import Fact, Gpu, Hold, Pool
 from fleet.readings.nvidia_smi.throttle import HARMLESS, REASON_BITS
 from fleet.rules import hostkeys
+from fleet.rules.history import is_uuid
 from fleet.rules.message import said
 from fleet.rules.policy import may
 from fleet.selectors.golden_page import node_gold
@@ -26,12 +27,21 @@ from fleet.services.trail import actor_of
 from fleet.views.acceptance_drawn import panel
 from fleet.views.card_history import card_charts
 from fleet.views.golden_drawn import node_card
+from fleet.views.node_changes import node_changes
 from fleet.views.node_facts import fact_groups, fact_rows, known, of_card
 from fleet.views.node_ports import port_table
 from fleet.views.parts import render_page
 from fleet.views.raw_text import raw_text
 from fleet.views.topology import differing, matrix
 
+# hours that a hold may last, as a form offers them; empty is without end
+HOLD_SPANS = (
+    ("4", _lazy("4 h")),
+    ("24", _lazy("1 day")),
+    ("168", _lazy("7 days")),
+    ("720", _lazy("30 days")),
+    ("", _lazy("without end")),
+)
 THROTTLE_WORDS = {
     "gpu_idle": _lazy("idle"),
     "applications_clocks_setting": _lazy("clock setting"),
@@ -74,9 +84,11 @@ def node(request: HttpRequest, name: str) -> HttpResponse:
         "ports": port_table(seen.facts, now),
         "facts": facts,
         "fact_groups": fact_groups(facts),
+        "changes": node_changes(seen.node),
         "probes": [_probe(probe) for probe in seen.probes],
         "holds": [_hold(hold, request) for hold in seen.holds],
         "hold_kinds": Hold.Kind.choices,
+        "hold_spans": HOLD_SPANS,
         "key": _key(seen, request, pool),
         "may_probe": may(request.user, "probe-start", pool),
         "acceptance": panel(seen.node),
@@ -136,6 +148,7 @@ def _gpu(gpu: Gpu, chosen: str, facts: Sequence[Fact], now: datetime) -> dict[st
         "mark": mark_of("gpu", gpu.health),
         "is_chosen": chosen == str(gpu.index),
         "short_uuid": f"…{gpu.uuid[-4:]}" if gpu.uuid else "",
+        "has_record": is_uuid(gpu.uuid),
         "percent": min(100, round(100 * used / total)) if used is not None and total else None,
         "explanation": said(gpu.explanation, _),
         "throttle": _throttle(gpu.throttle_reasons),

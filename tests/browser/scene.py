@@ -49,6 +49,7 @@ from tests.browser import (
     scene_gates,
     scene_gateway,
     scene_golden,
+    scene_imports,
     scene_network,
     scene_releases,
     scene_rollouts,
@@ -113,6 +114,7 @@ def draw() -> None:
     probe(nodes[0], "pass")
     scene_golden.draw(nodes, topo(None))
     launches(pools["glm52"])
+    scene_imports.draw()
     scene_releases.draw()
     scene_gates.draw()
     scene_rollouts.draw(CONTENT)

@@ -24,6 +24,7 @@ from fleet.models import (
     NetRun,
     Node,
     NodeProbe,
+    ProbeSchedule,
     Replica,
     TrailEntry,
     WeightsArtefact,
@@ -32,6 +33,7 @@ from fleet.rules import policy
 from fleet.rules.fanout import Limits
 from fleet.rules.hostkeys import fingerprint
 from fleet.services.acceptances import acceptance_start
+from fleet.services.imports import import_read
 from fleet.services.network import net_run_start
 from fleet.services.probes import probe_start
 from fleet.services.weights import artefact_add, distribution_start
@@ -101,6 +103,37 @@ def a_node(**host: Any) -> Node:
 
 def of_node(node: Node, *verbs: str, **fields: Any) -> Write:
     return Write(verbs, {"name": node.name}, subject=node, said=verbs[0], **fields)
+
+
+ONE_NODE = "- {name: gpu01, address: 127.0.9.1, user: fleet, leaf: 1, rack: R01}"
+
+
+@write("import-list")
+def import_list() -> Write:
+    return Write(("import.read",), fields={"inventory": ONE_NODE, "whole": "1"}, who="dana")
+
+
+@write("import-act")
+def import_act() -> Write:
+    found = import_read(
+        text=ONE_NODE, file_name="f", is_whole=True, actor=make_actor("dana"),
+        user=make_person("dana"),
+    )  # fmt: skip
+    fields = {"act": "apply", "digest": found.digest}
+    verbs = ("import.apply", "node.add")
+    return Write(verbs, {"pk": found.pk}, fields, who="dana", said="import.apply")
+
+
+@write("node-add")
+def node_add() -> Write:
+    fields = {"name": "gpu01", "address": "127.0.9.1", "user": "fleet", "leaf": "1", "rack": "R01"}
+    return Write(("node.add",), fields=fields, who="dana")
+
+
+@write("fleet-settings")
+def fleet_settings() -> Write:
+    schedule = ProbeSchedule.objects.create(pk=1, every_s=600)
+    return Write(("schedule.change",), fields={"minutes": "15"}, subject=schedule, who="dana")
 
 
 @write("probe-start")
@@ -567,6 +600,7 @@ NEED_WORDS = {
     "golden-current",
     "brake-clear",
     "distribution-act",
+    "import-act",
     "launch-stop",
     "endpoint-set",
     "endpoint-drain",
