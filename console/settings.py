@@ -191,7 +191,7 @@ SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if BEHIND_TLS else
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 # The longest form, and the longest output that the reader's page takes; both whole requests, without what frames them.
-FORM_MAX_BYTES = 2 << 20
+FORM_MAX_BYTES = 5 << 19  # 2.5 MiB, as Django has it
 READING_MAX_BYTES = 16 << 20
 # Django's own limit is one for all addresses; BodySizeMiddleware keeps the lower one.
 DATA_UPLOAD_MAX_MEMORY_SIZE = READING_MAX_BYTES + (64 << 10)

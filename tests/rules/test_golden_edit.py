@@ -35,7 +35,7 @@ def test_a_node_whose_readings_are_good_has_no_problem_even_when_ignored_ones_ar
     [
         ({"driver_version": None}, "driver_version: no reading"),
         ({"vbios": Found(None, False)}, "vbios: no reading"),
-        ({"topo": Found({"rows": []}, True)}, "topo: the reading has expired"),
+        ({"gpu_numa": Found([0], True)}, "gpu_numa: the reading has expired"),
         ({"vbios": Found({"0": "a", "3": "b"}, False)}, "vbios: the cards disagree"),
         ({"gpu_count": Found(7, False)}, "gpu_count: expected 8, found 7"),
     ],

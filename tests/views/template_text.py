@@ -29,6 +29,10 @@ SAME = frozenset(
         "Enter",
         "Esc",
         "http",
+        "Xid",
+        "MTU",
+        "MB",
+        "Gb",
         "zh",
         "Hans",
     ]

@@ -360,4 +360,4 @@ def test_cells_of_the_topology_that_are_not_as_gold_are_marked(ana, node):
     make_facts(node, topo=TOPO, **gold)
     page = ana.get("/nodes/h100-001/").content.decode()
     assert "not as gold" not in page
-    assert "2 checks, equal" in page
+    assert "2 checks, all equal" in page
