@@ -17,7 +17,10 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "persistence_mode", "power_limit_w", "pcie_width",
     ),
     "errors": ("remap_pending", "remap_failure", "remapped_uncorrectable", "retired_pages", "recovery_action"),
-    "paths": ("topo", "nvlink_matrix", "nic_matrix", "gpu_numa", "gpu_cpus", "numa_nodes", "fabric_state", "fabric_manager"),
+    "paths": (
+        "topo", "nvlink_matrix", "nic_matrix", "gpu_numa", "gpu_cpus", "numa_nodes", "fabric_state",
+        "fabric_manager",
+    ),
     "network": ("rdma_ports", "link_mtu", "links_down", "gids"),
     "software": ("driver_version", "cuda_version", "kernel", "os", "docker_version"),
     "host": (
