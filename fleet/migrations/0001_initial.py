@@ -6,768 +6,362 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
+
     initial = True
 
     dependencies = [
-        ("execution", "0001_initial"),
+        ('execution', '0001_initial'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
     operations = [
         migrations.CreateModel(
-            name="Leaf",
+            name='Leaf',
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                ("number", models.PositiveIntegerField(unique=True)),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('number', models.PositiveIntegerField(unique=True)),
             ],
             options={
-                "ordering": ["number"],
+                'ordering': ['number'],
             },
         ),
         migrations.CreateModel(
-            name="Node",
+            name='Node',
             fields=[
-                (
-                    "host",
-                    models.OneToOneField(
-                        on_delete=django.db.models.deletion.PROTECT,
-                        primary_key=True,
-                        related_name="node",
-                        serialize=False,
-                        to="execution.host",
-                    ),
-                ),
-                ("node_class", models.CharField(max_length=40)),
-                ("model_root", models.CharField(default="/models", max_length=200)),
-                (
-                    "gpu_count",
-                    models.PositiveIntegerField(default=8, help_text="what its class has"),
-                ),
-                (
-                    "origin",
-                    models.CharField(
-                        choices=[("real", "real"), ("lab", "lab")], default="real", max_length=8
-                    ),
-                ),
-                (
-                    "state",
-                    models.CharField(
-                        choices=[
-                            ("registered", "Registered"),
-                            ("probing", "Probing"),
-                            ("acceptance", "In acceptance"),
-                            ("ready", "Ready"),
-                            ("quarantined", "Quarantined"),
-                            ("retired", "Retired"),
-                        ],
-                        default="registered",
-                        max_length=12,
-                    ),
-                ),
-                ("explanation", models.TextField(blank=True)),
-                ("probed_at", models.DateTimeField(null=True)),
-                ("version", models.PositiveIntegerField(default=1)),
+                ('host', models.OneToOneField(on_delete=django.db.models.deletion.PROTECT, primary_key=True, related_name='node', serialize=False, to='execution.host')),
+                ('node_class', models.CharField(max_length=40)),
+                ('model_root', models.CharField(default='/models', max_length=200)),
+                ('gpu_count', models.PositiveIntegerField(default=8, help_text='what its class has')),
+                ('origin', models.CharField(choices=[('real', 'real'), ('lab', 'lab')], default='real', max_length=8)),
+                ('state', models.CharField(choices=[('registered', 'Registered'), ('probing', 'Probing'), ('acceptance', 'In acceptance'), ('ready', 'Ready'), ('quarantined', 'Quarantined'), ('retired', 'Retired')], default='registered', max_length=12)),
+                ('explanation', models.TextField(blank=True)),
+                ('probed_at', models.DateTimeField(null=True)),
+                ('version', models.PositiveIntegerField(default=1)),
             ],
             options={
-                "ordering": ["host__name"],
+                'ordering': ['host__name'],
             },
         ),
         migrations.CreateModel(
-            name="Pool",
+            name='Pool',
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                ("slug", models.SlugField(max_length=32, unique=True)),
-                ("name", models.CharField(max_length=64)),
-                (
-                    "tone",
-                    models.CharField(
-                        help_text="colour key of the pages: p51, p52, pds, psp", max_length=4
-                    ),
-                ),
-                ("shape", models.CharField(blank=True, help_text="PP2 x TP8", max_length=40)),
-                ("unit_nodes", models.PositiveIntegerField(default=1)),
-                ("unit_gpus", models.PositiveIntegerField(default=8)),
-                ("is_spare", models.BooleanField(default=False)),
-                (
-                    "spare_floor",
-                    models.PositiveIntegerField(
-                        default=0, help_text="spare pool: nodes no rollout may take"
-                    ),
-                ),
-                ("promised_units", models.PositiveIntegerField(default=0)),
-                ("approvals_needed", models.PositiveIntegerField(default=1)),
-                ("position", models.PositiveIntegerField(default=0)),
-                ("version", models.PositiveIntegerField(default=1)),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('slug', models.SlugField(max_length=32, unique=True)),
+                ('name', models.CharField(max_length=64)),
+                ('tone', models.CharField(help_text='colour key of the pages: p51, p52, pds, psp', max_length=4)),
+                ('shape', models.CharField(blank=True, help_text='PP2 x TP8', max_length=40)),
+                ('unit_nodes', models.PositiveIntegerField(default=1)),
+                ('unit_gpus', models.PositiveIntegerField(default=8)),
+                ('is_spare', models.BooleanField(default=False)),
+                ('spare_floor', models.PositiveIntegerField(default=0, help_text='spare pool: nodes no rollout may take')),
+                ('promised_units', models.PositiveIntegerField(default=0)),
+                ('approvals_needed', models.PositiveIntegerField(default=1)),
+                ('position', models.PositiveIntegerField(default=0)),
+                ('version', models.PositiveIntegerField(default=1)),
             ],
             options={
-                "ordering": ["position", "slug"],
+                'ordering': ['position', 'slug'],
             },
         ),
         migrations.CreateModel(
-            name="Tick",
+            name='Tick',
             fields=[
-                ("name", models.CharField(max_length=40, primary_key=True, serialize=False)),
-                ("at", models.DateTimeField()),
+                ('name', models.CharField(max_length=40, primary_key=True, serialize=False)),
+                ('at', models.DateTimeField()),
             ],
         ),
         migrations.CreateModel(
-            name="TrailEntry",
+            name='TrailEntry',
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                ("at", models.DateTimeField(auto_now_add=True)),
-                ("actor", models.CharField(help_text="ana, or rule:lost-rank", max_length=120)),
-                ("verb", models.CharField(help_text="replica.launch, hold.add ...", max_length=60)),
-                ("object_kind", models.CharField(max_length=32)),
-                ("object_id", models.CharField(max_length=120)),
-                ("reason", models.TextField(blank=True)),
-                ("before", models.JSONField(null=True)),
-                ("after", models.JSONField(null=True)),
-                ("source", models.CharField(help_text="web, rule, command, api", max_length=16)),
-                ("address", models.CharField(blank=True, max_length=64)),
-                ("request_id", models.CharField(blank=True, max_length=40)),
-                (
-                    "outcome",
-                    models.CharField(default="done", help_text="done, refused", max_length=8),
-                ),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('at', models.DateTimeField(auto_now_add=True)),
+                ('actor', models.CharField(help_text='ana, or rule:lost-rank', max_length=120)),
+                ('verb', models.CharField(help_text='replica.launch, hold.add ...', max_length=60)),
+                ('object_kind', models.CharField(max_length=32)),
+                ('object_id', models.CharField(max_length=120)),
+                ('reason', models.TextField(blank=True)),
+                ('before', models.JSONField(null=True)),
+                ('after', models.JSONField(null=True)),
+                ('source', models.CharField(help_text='web, rule, command, api', max_length=16)),
+                ('address', models.CharField(blank=True, max_length=64)),
+                ('request_id', models.CharField(blank=True, max_length=40)),
+                ('outcome', models.CharField(default='done', help_text='done, refused', max_length=8)),
             ],
             options={
-                "ordering": ["-id"],
+                'ordering': ['-id'],
             },
         ),
         migrations.CreateModel(
-            name="Answered",
+            name='Answered',
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                ("key", models.UUIDField()),
-                ("path", models.CharField(max_length=300)),
-                (
-                    "status",
-                    models.PositiveIntegerField(
-                        help_text="null while the first one runs", null=True
-                    ),
-                ),
-                ("headers", models.JSONField(default=dict)),
-                ("body", models.BinaryField(default=b"")),
-                ("at", models.DateTimeField(auto_now_add=True)),
-                (
-                    "user",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE,
-                        related_name="+",
-                        to=settings.AUTH_USER_MODEL,
-                    ),
-                ),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('key', models.UUIDField()),
+                ('path', models.CharField(max_length=300)),
+                ('status', models.PositiveIntegerField(help_text='null while the first one runs', null=True)),
+                ('headers', models.JSONField(default=dict)),
+                ('body', models.BinaryField(default=b'')),
+                ('at', models.DateTimeField(auto_now_add=True)),
+                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL)),
             ],
         ),
         migrations.CreateModel(
-            name="Brake",
+            name='Brake',
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                ("cause", models.TextField()),
-                ("pulled_at", models.DateTimeField(auto_now_add=True)),
-                ("cleared_at", models.DateTimeField(null=True)),
-                ("cleared_by", models.CharField(blank=True, max_length=120)),
-                ("clear_reason", models.TextField(blank=True)),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('cause', models.TextField()),
+                ('pulled_at', models.DateTimeField(auto_now_add=True)),
+                ('cleared_at', models.DateTimeField(null=True)),
+                ('cleared_by', models.CharField(blank=True, max_length=120)),
+                ('clear_reason', models.TextField(blank=True)),
             ],
             options={
-                "ordering": ["-id"],
-                "constraints": [
-                    models.UniqueConstraint(
-                        models.Value(1),
-                        condition=models.Q(("cleared_at", None)),
-                        name="one_live_brake",
-                    )
-                ],
+                'ordering': ['-id'],
+                'constraints': [models.UniqueConstraint(models.Value(1), condition=models.Q(('cleared_at', None)), name='one_live_brake')],
             },
         ),
         migrations.CreateModel(
-            name="Evidence",
+            name='Evidence',
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                ("object_kind", models.CharField(help_text="launch, node", max_length=32)),
-                ("object_id", models.CharField(help_text="LN-0007", max_length=120)),
-                ("title", models.CharField(max_length=200)),
-                (
-                    "origin",
-                    models.CharField(
-                        help_text="node and file, or stream and lines", max_length=200
-                    ),
-                ),
-                ("body", models.BinaryField()),
-                ("size_bytes", models.BigIntegerField()),
-                ("sha256", models.CharField(max_length=64)),
-                ("is_rehearsal", models.BooleanField(default=False)),
-                ("sealed_at", models.DateTimeField(auto_now_add=True)),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('object_kind', models.CharField(help_text='launch, node', max_length=32)),
+                ('object_id', models.CharField(help_text='LN-0007', max_length=120)),
+                ('title', models.CharField(max_length=200)),
+                ('origin', models.CharField(help_text='node and file, or stream and lines', max_length=200)),
+                ('body', models.BinaryField()),
+                ('size_bytes', models.BigIntegerField()),
+                ('sha256', models.CharField(max_length=64)),
+                ('is_rehearsal', models.BooleanField(default=False)),
+                ('sealed_at', models.DateTimeField(auto_now_add=True)),
             ],
             options={
-                "ordering": ["id"],
-                "indexes": [
-                    models.Index(
-                        fields=["object_kind", "object_id"], name="fleet_evide_object__48483f_idx"
-                    )
-                ],
+                'ordering': ['id'],
+                'indexes': [models.Index(fields=['object_kind', 'object_id'], name='fleet_evide_object__48483f_idx')],
             },
         ),
         migrations.CreateModel(
-            name="KeyChange",
+            name='KeyChange',
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                ("old_key", models.TextField()),
-                ("new_key", models.TextField()),
-                ("reason", models.TextField()),
-                ("requested_at", models.DateTimeField(auto_now_add=True)),
-                (
-                    "closed_at",
-                    models.DateTimeField(
-                        help_text="signed, or withdrawn when nobody signed", null=True
-                    ),
-                ),
-                (
-                    "host",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE,
-                        related_name="key_changes",
-                        to="execution.host",
-                    ),
-                ),
-                (
-                    "requested_by",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="+",
-                        to=settings.AUTH_USER_MODEL,
-                    ),
-                ),
-                (
-                    "signed_by",
-                    models.ForeignKey(
-                        null=True,
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="+",
-                        to=settings.AUTH_USER_MODEL,
-                    ),
-                ),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('old_key', models.TextField()),
+                ('new_key', models.TextField()),
+                ('reason', models.TextField()),
+                ('requested_at', models.DateTimeField(auto_now_add=True)),
+                ('closed_at', models.DateTimeField(help_text='signed, or withdrawn when nobody signed', null=True)),
+                ('host', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='key_changes', to='execution.host')),
+                ('requested_by', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('signed_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
             ],
             options={
-                "ordering": ["-id"],
+                'ordering': ['-id'],
             },
         ),
         migrations.CreateModel(
-            name="Hold",
+            name='Hold',
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "kind",
-                    models.CharField(
-                        choices=[
-                            ("cordon", "Cordon"),
-                            ("drain", "Drain"),
-                            ("maintenance", "Maintenance"),
-                        ],
-                        max_length=12,
-                    ),
-                ),
-                (
-                    "owner",
-                    models.CharField(help_text="user:ana, acceptance, host-key ...", max_length=80),
-                ),
-                ("reason", models.TextField()),
-                ("created_at", models.DateTimeField(auto_now_add=True)),
-                ("expires_at", models.DateTimeField(null=True)),
-                ("lifted_at", models.DateTimeField(null=True)),
-                ("lifted_by", models.CharField(blank=True, max_length=80)),
-                ("lift_reason", models.TextField(blank=True)),
-                (
-                    "created_by",
-                    models.ForeignKey(
-                        null=True,
-                        on_delete=django.db.models.deletion.SET_NULL,
-                        related_name="+",
-                        to=settings.AUTH_USER_MODEL,
-                    ),
-                ),
-                (
-                    "node",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE,
-                        related_name="holds",
-                        to="fleet.node",
-                    ),
-                ),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('kind', models.CharField(choices=[('cordon', 'Cordon'), ('drain', 'Drain'), ('maintenance', 'Maintenance')], max_length=12)),
+                ('owner', models.CharField(help_text='user:ana, acceptance, host-key ...', max_length=80)),
+                ('reason', models.TextField()),
+                ('created_at', models.DateTimeField(auto_now_add=True)),
+                ('expires_at', models.DateTimeField(null=True)),
+                ('lifted_at', models.DateTimeField(null=True)),
+                ('lifted_by', models.CharField(blank=True, max_length=80)),
+                ('lift_reason', models.TextField(blank=True)),
+                ('created_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('node', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='holds', to='fleet.node')),
             ],
             options={
-                "ordering": ["created_at"],
+                'ordering': ['created_at'],
             },
         ),
         migrations.CreateModel(
-            name="Gpu",
+            name='Gpu',
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                ("index", models.PositiveIntegerField()),
-                ("uuid", models.CharField(blank=True, max_length=64)),
-                ("name", models.CharField(blank=True, max_length=80)),
-                ("bus", models.CharField(blank=True, max_length=24)),
-                ("serial", models.CharField(blank=True, max_length=32)),
-                ("numa", models.IntegerField(null=True)),
-                (
-                    "nic",
-                    models.CharField(
-                        blank=True, help_text="NIC on the same PCIe switch", max_length=16
-                    ),
-                ),
-                ("memory_total_mib", models.FloatField(null=True)),
-                ("memory_used_mib", models.FloatField(null=True)),
-                ("sm_clock_mhz", models.FloatField(null=True)),
-                ("temperature_c", models.FloatField(null=True)),
-                ("power_w", models.FloatField(null=True)),
-                ("pstate", models.CharField(blank=True, max_length=8)),
-                ("ecc_uncorrected", models.FloatField(null=True)),
-                ("utilization_pct", models.FloatField(null=True)),
-                ("throttle_reasons", models.CharField(blank=True, max_length=24)),
-                (
-                    "health",
-                    models.CharField(
-                        default="unknown", help_text="ok, attention, failed, unknown", max_length=12
-                    ),
-                ),
-                ("explanation", models.TextField(blank=True)),
-                ("observed_at", models.DateTimeField(null=True)),
-                (
-                    "source",
-                    models.ForeignKey(
-                        null=True,
-                        on_delete=django.db.models.deletion.SET_NULL,
-                        related_name="+",
-                        to="execution.command",
-                    ),
-                ),
-                (
-                    "node",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE,
-                        related_name="gpus",
-                        to="fleet.node",
-                    ),
-                ),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('index', models.PositiveIntegerField()),
+                ('uuid', models.CharField(blank=True, max_length=64)),
+                ('name', models.CharField(blank=True, max_length=80)),
+                ('bus', models.CharField(blank=True, max_length=24)),
+                ('serial', models.CharField(blank=True, max_length=32)),
+                ('numa', models.IntegerField(null=True)),
+                ('nic', models.CharField(blank=True, help_text='NIC on the same PCIe switch', max_length=16)),
+                ('memory_total_mib', models.FloatField(null=True)),
+                ('memory_used_mib', models.FloatField(null=True)),
+                ('sm_clock_mhz', models.FloatField(null=True)),
+                ('temperature_c', models.FloatField(null=True)),
+                ('power_w', models.FloatField(null=True)),
+                ('pstate', models.CharField(blank=True, max_length=8)),
+                ('ecc_uncorrected', models.FloatField(null=True)),
+                ('utilization_pct', models.FloatField(null=True)),
+                ('throttle_reasons', models.CharField(blank=True, max_length=24)),
+                ('health', models.CharField(default='unknown', help_text='ok, attention, failed, unknown', max_length=12)),
+                ('explanation', models.TextField(blank=True)),
+                ('observed_at', models.DateTimeField(null=True)),
+                ('source', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='execution.command')),
+                ('node', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='gpus', to='fleet.node')),
             ],
             options={
-                "ordering": ["node", "index"],
+                'ordering': ['node', 'index'],
             },
         ),
         migrations.CreateModel(
-            name="Fact",
+            name='Fact',
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "key",
-                    models.CharField(
-                        help_text="driver_version, shm_total, topo ...", max_length=60
-                    ),
-                ),
-                ("value", models.JSONField(null=True)),
-                ("unit", models.CharField(blank=True, max_length=16)),
-                ("problem", models.TextField(blank=True, help_text="why there is no value")),
-                ("observed_at", models.DateTimeField()),
-                ("expires_at", models.DateTimeField()),
-                (
-                    "section",
-                    models.CharField(
-                        blank=True, help_text="section of the source's raw output", max_length=40
-                    ),
-                ),
-                (
-                    "source",
-                    models.ForeignKey(
-                        null=True,
-                        on_delete=django.db.models.deletion.SET_NULL,
-                        related_name="+",
-                        to="execution.command",
-                    ),
-                ),
-                (
-                    "node",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE,
-                        related_name="facts",
-                        to="fleet.node",
-                    ),
-                ),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('key', models.CharField(help_text='driver_version, shm_total, topo ...', max_length=60)),
+                ('value', models.JSONField(null=True)),
+                ('unit', models.CharField(blank=True, max_length=16)),
+                ('problem', models.TextField(blank=True, help_text='why there is no value')),
+                ('observed_at', models.DateTimeField()),
+                ('expires_at', models.DateTimeField()),
+                ('section', models.CharField(blank=True, help_text="section of the source's raw output", max_length=40)),
+                ('source', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='execution.command')),
+                ('node', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='facts', to='fleet.node')),
             ],
             options={
-                "ordering": ["key"],
+                'ordering': ['key'],
             },
         ),
         migrations.CreateModel(
-            name="ProbeRun",
+            name='ProbeRun',
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "scope",
-                    models.CharField(help_text="all, or the names of the nodes", max_length=200),
-                ),
-                ("created_at", models.DateTimeField(auto_now_add=True)),
-                ("ended_at", models.DateTimeField(null=True)),
-                (
-                    "requested_by",
-                    models.ForeignKey(
-                        null=True,
-                        on_delete=django.db.models.deletion.SET_NULL,
-                        related_name="+",
-                        to=settings.AUTH_USER_MODEL,
-                    ),
-                ),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('scope', models.CharField(help_text='all, or the names of the nodes', max_length=200)),
+                ('created_at', models.DateTimeField(auto_now_add=True)),
+                ('ended_at', models.DateTimeField(null=True)),
+                ('requested_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
             ],
             options={
-                "ordering": ["-id"],
+                'ordering': ['-id'],
             },
         ),
         migrations.CreateModel(
-            name="NodeProbe",
+            name='NodeProbe',
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "verdict",
-                    models.CharField(blank=True, help_text="pass, fail, unknown", max_length=8),
-                ),
-                ("summary", models.TextField(blank=True)),
-                ("findings", models.JSONField(default=list)),
-                ("settled_at", models.DateTimeField(null=True)),
-                (
-                    "command",
-                    models.OneToOneField(
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="node_probe",
-                        to="execution.command",
-                    ),
-                ),
-                (
-                    "node",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE,
-                        related_name="probes",
-                        to="fleet.node",
-                    ),
-                ),
-                (
-                    "run",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE,
-                        related_name="nodes",
-                        to="fleet.proberun",
-                    ),
-                ),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('verdict', models.CharField(blank=True, help_text='pass, fail, unknown', max_length=8)),
+                ('summary', models.TextField(blank=True)),
+                ('findings', models.JSONField(default=list)),
+                ('settled_at', models.DateTimeField(null=True)),
+                ('command', models.OneToOneField(on_delete=django.db.models.deletion.PROTECT, related_name='node_probe', to='execution.command')),
+                ('node', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='probes', to='fleet.node')),
+                ('run', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='nodes', to='fleet.proberun')),
             ],
             options={
-                "ordering": ["-id"],
+                'ordering': ['-id'],
             },
         ),
         migrations.CreateModel(
-            name="Rack",
+            name='Rack',
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                ("name", models.CharField(max_length=32, unique=True)),
-                (
-                    "leaf",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="racks",
-                        to="fleet.leaf",
-                    ),
-                ),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('name', models.CharField(max_length=32, unique=True)),
+                ('leaf', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='racks', to='fleet.leaf')),
             ],
             options={
-                "ordering": ["name"],
+                'ordering': ['name'],
             },
         ),
         migrations.AddField(
-            model_name="node",
-            name="rack",
-            field=models.ForeignKey(
-                on_delete=django.db.models.deletion.PROTECT, related_name="nodes", to="fleet.rack"
-            ),
+            model_name='node',
+            name='rack',
+            field=models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='nodes', to='fleet.rack'),
         ),
         migrations.CreateModel(
-            name="Replica",
+            name='Replica',
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                ("name", models.CharField(max_length=48, unique=True)),
-                (
-                    "state",
-                    models.CharField(
-                        choices=[
-                            ("planned", "Planned"),
-                            ("reserved", "Reserved"),
-                            ("launching", "Launching"),
-                            ("warming", "Warming up"),
-                            ("ready", "Ready"),
-                            ("serving", "Serving"),
-                            ("draining", "Draining"),
-                            ("stopping", "Stopping"),
-                            ("stopped", "Stopped"),
-                            ("failed", "Failed"),
-                            ("lost", "Lost"),
-                        ],
-                        default="planned",
-                        max_length=10,
-                    ),
-                ),
-                ("explanation", models.TextField(blank=True)),
-                (
-                    "generation",
-                    models.PositiveIntegerField(default=0, help_text="of its newest launch"),
-                ),
-                ("state_at", models.DateTimeField(auto_now_add=True)),
-                ("version", models.PositiveIntegerField(default=1)),
-                (
-                    "pool",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="replicas",
-                        to="fleet.pool",
-                    ),
-                ),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('name', models.CharField(max_length=48, unique=True)),
+                ('state', models.CharField(choices=[('planned', 'Planned'), ('reserved', 'Reserved'), ('launching', 'Launching'), ('warming', 'Warming up'), ('ready', 'Ready'), ('serving', 'Serving'), ('draining', 'Draining'), ('stopping', 'Stopping'), ('stopped', 'Stopped'), ('failed', 'Failed'), ('lost', 'Lost')], default='planned', max_length=10)),
+                ('explanation', models.TextField(blank=True)),
+                ('generation', models.PositiveIntegerField(default=0, help_text='of its newest launch')),
+                ('state_at', models.DateTimeField(auto_now_add=True)),
+                ('version', models.PositiveIntegerField(default=1)),
+                ('pool', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='replicas', to='fleet.pool')),
             ],
             options={
-                "ordering": ["pool", "name"],
+                'ordering': ['pool', 'name'],
             },
         ),
         migrations.CreateModel(
-            name="Member",
+            name='Member',
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                ("position", models.PositiveIntegerField()),
-                (
-                    "is_reserved",
-                    models.BooleanField(default=False, help_text="its GPUs belong to a launch"),
-                ),
-                ("created_at", models.DateTimeField(auto_now_add=True)),
-                ("released_at", models.DateTimeField(null=True)),
-                (
-                    "node",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="memberships",
-                        to="fleet.node",
-                    ),
-                ),
-                (
-                    "replica",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE,
-                        related_name="members",
-                        to="fleet.replica",
-                    ),
-                ),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('position', models.PositiveIntegerField()),
+                ('is_reserved', models.BooleanField(default=False, help_text='its GPUs belong to a launch')),
+                ('created_at', models.DateTimeField(auto_now_add=True)),
+                ('released_at', models.DateTimeField(null=True)),
+                ('node', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='memberships', to='fleet.node')),
+                ('replica', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='members', to='fleet.replica')),
             ],
             options={
-                "ordering": ["replica", "position"],
+                'ordering': ['replica', 'position'],
             },
         ),
         migrations.CreateModel(
-            name="RoleGrant",
+            name='RoleGrant',
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
-                (
-                    "role",
-                    models.CharField(
-                        choices=[
-                            ("viewer", "viewer"),
-                            ("operator", "operator"),
-                            ("approver", "approver"),
-                            ("admin", "admin"),
-                        ],
-                        max_length=10,
-                    ),
-                ),
-                (
-                    "pool",
-                    models.ForeignKey(
-                        null=True,
-                        on_delete=django.db.models.deletion.CASCADE,
-                        related_name="+",
-                        to="fleet.pool",
-                    ),
-                ),
-                (
-                    "user",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE,
-                        related_name="role_grants",
-                        to=settings.AUTH_USER_MODEL,
-                    ),
-                ),
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('role', models.CharField(choices=[('viewer', 'viewer'), ('operator', 'operator'), ('approver', 'approver'), ('admin', 'admin')], max_length=10)),
+                ('pool', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='fleet.pool')),
+                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='role_grants', to=settings.AUTH_USER_MODEL)),
             ],
         ),
         migrations.CreateModel(
-            name="TrailSeal",
+            name='TrailSeal',
             fields=[
-                (
-                    "entry",
-                    models.OneToOneField(
-                        on_delete=django.db.models.deletion.PROTECT,
-                        primary_key=True,
-                        related_name="seal",
-                        serialize=False,
-                        to="fleet.trailentry",
-                    ),
-                ),
-                (
-                    "position",
-                    models.BigIntegerField(help_text="1, 2, 3 ... in the chain", unique=True),
-                ),
-                ("mac", models.CharField(max_length=64)),
-                ("sealed_at", models.DateTimeField(auto_now_add=True)),
+                ('entry', models.OneToOneField(on_delete=django.db.models.deletion.PROTECT, primary_key=True, related_name='seal', serialize=False, to='fleet.trailentry')),
+                ('position', models.BigIntegerField(help_text='1, 2, 3 ... in the chain', unique=True)),
+                ('mac', models.CharField(max_length=64)),
+                ('sealed_at', models.DateTimeField(auto_now_add=True)),
             ],
         ),
         migrations.AddIndex(
-            model_name="trailentry",
-            index=models.Index(
-                fields=["object_kind", "object_id"], name="fleet_trail_object__3afd43_idx"
-            ),
+            model_name='trailentry',
+            index=models.Index(fields=['object_kind', 'object_id'], name='fleet_trail_object__3afd43_idx'),
         ),
         migrations.AddIndex(
-            model_name="trailentry",
-            index=models.Index(fields=["actor"], name="fleet_trail_actor_d8eb24_idx"),
+            model_name='trailentry',
+            index=models.Index(fields=['actor'], name='fleet_trail_actor_d8eb24_idx'),
         ),
         migrations.AddConstraint(
-            model_name="answered",
-            constraint=models.UniqueConstraint(fields=("user", "key"), name="answered_once"),
+            model_name='answered',
+            constraint=models.UniqueConstraint(fields=('user', 'key'), name='answered_once'),
         ),
         migrations.AddConstraint(
-            model_name="keychange",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(("closed_at", None)),
-                fields=("host",),
-                name="one_open_key_change",
-            ),
+            model_name='keychange',
+            constraint=models.UniqueConstraint(condition=models.Q(('closed_at', None)), fields=('host',), name='one_open_key_change'),
         ),
         migrations.AddConstraint(
-            model_name="keychange",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    ("signed_by", None),
-                    models.Q(("signed_by", models.F("requested_by")), _negated=True),
-                    _connector="OR",
-                ),
-                name="key_change_two_people",
-            ),
+            model_name='keychange',
+            constraint=models.CheckConstraint(condition=models.Q(('signed_by', None), models.Q(('signed_by', models.F('requested_by')), _negated=True), _connector='OR'), name='key_change_two_people'),
         ),
         migrations.AddIndex(
-            model_name="hold",
-            index=models.Index(
-                condition=models.Q(("lifted_at", None)), fields=["node"], name="hold_live"
-            ),
+            model_name='hold',
+            index=models.Index(condition=models.Q(('lifted_at', None)), fields=['node'], name='hold_live'),
         ),
         migrations.AddConstraint(
-            model_name="gpu",
-            constraint=models.UniqueConstraint(fields=("node", "index"), name="gpu_index_once"),
+            model_name='gpu',
+            constraint=models.UniqueConstraint(fields=('node', 'index'), name='gpu_index_once'),
         ),
         migrations.AddConstraint(
-            model_name="fact",
-            constraint=models.UniqueConstraint(fields=("node", "key"), name="fact_key_once"),
+            model_name='fact',
+            constraint=models.UniqueConstraint(fields=('node', 'key'), name='fact_key_once'),
         ),
         migrations.AddConstraint(
-            model_name="nodeprobe",
-            constraint=models.UniqueConstraint(fields=("run", "node"), name="probe_node_once"),
+            model_name='nodeprobe',
+            constraint=models.UniqueConstraint(fields=('run', 'node'), name='probe_node_once'),
         ),
         migrations.AddConstraint(
-            model_name="member",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(("released_at", None)), fields=("node",), name="node_in_one_unit"
-            ),
+            model_name='member',
+            constraint=models.UniqueConstraint(condition=models.Q(('released_at', None)), fields=('node',), name='node_in_one_unit'),
         ),
         migrations.AddConstraint(
-            model_name="member",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(("released_at", None)),
-                fields=("replica", "position"),
-                name="position_once",
-            ),
+            model_name='member',
+            constraint=models.UniqueConstraint(condition=models.Q(('released_at', None)), fields=('replica', 'position'), name='position_once'),
         ),
         migrations.AddConstraint(
-            model_name="rolegrant",
-            constraint=models.UniqueConstraint(
-                fields=("user", "role", "pool"), name="grant_once", nulls_distinct=False
-            ),
+            model_name='rolegrant',
+            constraint=models.UniqueConstraint(fields=('user', 'role', 'pool'), name='grant_once', nulls_distinct=False),
         ),
     ]
