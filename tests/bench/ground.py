@@ -1,11 +1,13 @@
 """The ground of each target: servers, an empty migrated database, labs, worker processes; all ended at the end."""
 
 import contextlib
+import importlib
 import os
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
+from types import ModuleType
 
 from tests import services
 from tests.bench.targets import Skip
@@ -58,6 +60,16 @@ class Ground:
         if not path.exists():
             raise Skip(f"peer {program} is not installed; run `make install`")
         return str(path)
+
+    def peer_module(self, name: str) -> ModuleType:
+        """Import a module of a peer from the peers' own environment. Raises `Skip` when it is not installed."""
+        for folder in (ROOT / ".venv" / "bench" / "lib").glob("python3.*/site-packages"):
+            if str(folder) not in sys.path:
+                sys.path.append(str(folder))  # last: nothing of ours comes from there
+        try:
+            return importlib.import_module(name)
+        except ImportError:
+            raise Skip(f"peer {name} is not installed; run `make install`") from None
 
 
 @contextlib.contextmanager

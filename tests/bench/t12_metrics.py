@@ -22,10 +22,7 @@ _TIMES = 20
 @target("T12")
 def metrics_are_read_fast(ground: Ground) -> Outcome:
     """Parse the largest dump both ways in turns; every dump must give the same samples."""
-    try:
-        from prometheus_client.parser import text_string_to_metric_families
-    except ImportError:
-        raise Skip("prometheus_client is not in requirements-bench.lock") from None
+    families = ground.peer_module("prometheus_client.parser").text_string_to_metric_families
     from fleet.readings.metrics.exposition import SeriesCache, parse_exposition
 
     shared = Path(os.environ.get("SHARED_DIR") or ROOT.parent / "shared")
@@ -36,7 +33,7 @@ def metrics_are_read_fast(ground: Ground) -> Outcome:
     def theirs(raw: bytes) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
         return {
             (sample.name, frozenset(sample.labels.items())): sample.value
-            for family in text_string_to_metric_families(raw.decode())
+            for family in families(raw.decode())
             for sample in family.samples
         }
 
