@@ -237,6 +237,8 @@ NODE_CIDRS = env.networks("NODE_CIDRS", "127.0.0.0/8" if IS_LOOPBACK else "")
 ACCEPTANCE_REQUIRED = env.words("ACCEPTANCE_REQUIRED")
 # What the output of one subject may take of a node's disk, per start; older bytes are given back in whole.
 SUBJECT_OUTPUT_CAP_BYTES = env.integer("SUBJECT_OUTPUT_CAP_MIB", 1024, low=1, high=1 << 20) << 20
+# How long what probes printed is kept, as far as nothing points to it; the newest of each node stays.
+PROBES_KEPT_DAYS = env.integer("PROBES_KEPT_DAYS", 14, low=1, high=3650)
 # What masks secrets in the output of commands before it is stored.
 EXECUTION_REDACT = "fleet.rules.redact.redact_text"
 # The private key that opens the nodes; the lab brings its own.

@@ -10,7 +10,7 @@ Act = Callable[[Site, dict], None]
 BOOT_ID = "root/proc/sys/kernel/random/boot_id"
 # A log and a counter tell of the past: clearing a fault does not take back what they say.
 KERNEL_VIEWS = ("view/dmesg", "view/dmesg.T", "view/kernel.iso")
-COUNTER_VIEWS = ("view/counters.tsv",)
+COUNTER_VIEWS = tuple(f"view/stats.rail{rail}np0" for rail in range(8))
 BOOT_VIEWS = ("view/boot", *KERNEL_VIEWS)
 
 

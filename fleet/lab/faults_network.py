@@ -286,7 +286,7 @@ TABLE = (
         apply=_pause,
         undo=put_back,
         arguments={"nic": 3},
-        signs=(Sign("view/counters.tsv", r"^rail3np0\trx_prio3_pause\t5000000$"),),
+        signs=(Sign("view/stats.rail3np0", r"^     rx_prio3_pause: 5000000$"),),
         also=(*COUNTER_VIEWS, f"{PORT}/counters"),
         outlives_boot=True,
     ),

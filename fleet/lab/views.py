@@ -12,7 +12,7 @@ from pathlib import Path
 
 from .state import replace_text
 from .views_host import render_block_devices, render_limits, render_numa, render_services
-from .views_nic import link_sysfs, render_counters, render_nics
+from .views_nic import link_sysfs, render_nics, render_statistics
 from .views_perf import render_rates
 from .views_smi import (
     RC_LOST,
@@ -55,7 +55,8 @@ def _tool_views(state: dict) -> Iterator[tuple[str, str]]:
         yield "smi.down", sentence
         yield "smi.down.rc", f"{RC_MISMATCH}\n"
     yield "nic.tsv", render_nics(state)
-    yield "counters.tsv", render_counters(state)
+    for netdev, text in render_statistics(state):
+        yield f"stats.{netdev}", text
     yield "lsblk.json", render_block_devices(state)
     yield "numactl", render_numa(state)
     yield "services", render_services(state)

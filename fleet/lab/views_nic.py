@@ -6,6 +6,7 @@ same lies once, under a name made of its content, and a node holds a link to it.
 
 import json
 import os
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
@@ -75,14 +76,11 @@ def _ipv4_gid(address: str) -> str:
     return f"0000:0000:0000:0000:0000:ffff:{a:02x}{b:02x}:{c:02x}{d:02x}"
 
 
-def render_counters(state: dict) -> str:
-    """Return counters.tsv: network device and count of what `ethtool -S` prints, one a line."""
-    lines = [
-        f"{nic['netdev']}\t{name}\t{nic['counters'].get(name, 0)}\n"
-        for nic in state["nic"]
-        for name in ETHTOOL_COUNTERS
-    ]
-    return "".join(lines)
+def render_statistics(state: dict) -> Iterator[tuple[str, str]]:
+    """Yield the interface and what `ethtool -S` prints of it, for each NIC."""
+    for nic in state["nic"]:
+        counts = [f"     {name}: {nic['counters'].get(name, 0)}\n" for name in ETHTOOL_COUNTERS]
+        yield nic["netdev"], "NIC statistics:\n" + "".join(counts)
 
 
 def link_sysfs(node_dir: Path, state: dict) -> None:

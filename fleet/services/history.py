@@ -6,9 +6,11 @@ whatever the number of nodes. What could not be read changes nothing.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from django.db import connection
 from django.db.models import Q
 
 from fleet.models import FactChange, GpuRecord, GpuSeat, LastFact, Node, NodeProbe
@@ -24,6 +26,14 @@ from fleet.rules.probe_cards import CardSeen
 from fleet.rules.probe_reading import FactSeen
 from fleet.services.probe_store import storable
 from fleet.services.trail import rule_actor, trail_add_all, trail_entry
+
+# One JSON text: as arrays of JSON the rows cost the client three times as much. A JSON null stays one.
+_LAST_UPSERT = """
+    INSERT INTO fleet_lastfact (node_id, key, value, at)
+    SELECT x.node, x.key, coalesce(x.value, 'null'::jsonb), x.at
+    FROM jsonb_to_recordset(%s) AS x(node bigint, key text, value jsonb, at timestamptz)
+    ON CONFLICT (node_id, key) DO UPDATE SET value = EXCLUDED.value, at = EXCLUDED.at
+"""
 
 
 def history_store(
@@ -58,15 +68,17 @@ def _facts_store(facts: Iterable[tuple[NodeProbe, FactSeen]]) -> None:
         )
         for place in facts_changed(seen, known)
     )
-    LastFact.objects.bulk_create(
-        (
-            LastFact(node_id=node, key=key, value=value, at=told[node, key][0].command.settled_at)
-            for (node, key), value in seen.items()
-        ),
-        update_conflicts=True,
-        unique_fields=["node", "key"],
-        update_fields=["value", "at"],
-    )
+    last = [
+        {
+            "node": node,
+            "key": key,
+            "value": value,
+            "at": told[node, key][0].command.settled_at.isoformat(),
+        }
+        for (node, key), value in seen.items()
+    ]
+    with connection.cursor() as cursor:
+        cursor.execute(_LAST_UPSERT, [json.dumps(last)])
 
 
 def _cards_store(cards: Iterable[tuple[NodeProbe, CardSeen]]) -> None:

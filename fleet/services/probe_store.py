@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
+from django.db import connection
 from django.db.models import F, Window
 from django.db.models.functions import RowNumber
 
-from fleet.models import CardSample, Fact, Gpu, NodeProbe
+from fleet.models import CardSample, Gpu, NodeProbe
 from fleet.rules.probe_cards import CardSeen
 from fleet.rules.probe_reading import FactSeen
 
 SAMPLES_KEPT = 200  # a node: at a probe every 5 minutes the last 16 hours
 CARDS_MAX = 64  # a node that says it has a card number one milliard gets no list of that length
 
-_FACT_FIELDS = [
-    "value",
-    "unit",
-    "problem",
-    "observed_at",
-    "expires_at",
-    "source",
-    "section",
-]
+_FACTS_UPSERT = """
+    INSERT INTO fleet_fact (node_id, key, value, unit, problem, observed_at, expires_at, source_id, section)
+    SELECT x.node, x.key, x.value, x.unit, x.problem, x.observed_at, x.expires_at, x.source, x.section
+    FROM jsonb_to_recordset(%s) AS x(node bigint, key text, value jsonb, unit text, problem text,
+        observed_at timestamptz, expires_at timestamptz, source bigint, section text)
+    ON CONFLICT (node_id, key) DO UPDATE SET value = EXCLUDED.value, unit = EXCLUDED.unit,
+        problem = EXCLUDED.problem, observed_at = EXCLUDED.observed_at, expires_at = EXCLUDED.expires_at,
+        source_id = EXCLUDED.source_id, section = EXCLUDED.section
+"""
 _CARD_FIELDS = {
     "uuid": "",
     "name": "",
@@ -47,26 +49,23 @@ _CARD_FIELDS = {
 
 def facts_store(seen: Iterable[tuple[NodeProbe, FactSeen]]) -> None:
     """Store each fact of each node, over an older one of the same key."""
-    rows: dict[tuple[int, str], Fact] = {}
+    rows: dict[tuple[int, str], dict[str, Any]] = {}
     for probe, fact in seen:
         at = probe.command.settled_at
-        rows[probe.node_id, fact.key] = Fact(
-            node_id=probe.node_id,
-            key=fact.key,
-            value=storable(fact.value),
-            unit=fact.unit,
-            problem=storable(fact.problem),
-            observed_at=at,
-            expires_at=at + timedelta(seconds=fact.ttl_s),
-            source=probe.command,
-            section=fact.section,
-        )
-    Fact.objects.bulk_create(
-        rows.values(),
-        update_conflicts=True,
-        unique_fields=["node", "key"],
-        update_fields=_FACT_FIELDS,
-    )
+        rows[probe.node_id, fact.key] = {
+            "node": probe.node_id,
+            "key": fact.key,
+            "value": storable(fact.value),
+            "unit": fact.unit,
+            "problem": storable(fact.problem),
+            "observed_at": at.isoformat(),
+            "expires_at": (at + timedelta(seconds=fact.ttl_s)).isoformat(),
+            "source": probe.command.pk,
+            "section": fact.section,
+        }
+    # One JSON text for thousands of rows: as arrays of JSON they cost the client three times as much.
+    with connection.cursor() as cursor:
+        cursor.execute(_FACTS_UPSERT, [json.dumps(list(rows.values()))])
 
 
 def cards_store(seen: Iterable[tuple[NodeProbe, CardSeen]]) -> None:
@@ -128,6 +127,8 @@ def _by_index(cards: list[CardSeen], name: str) -> list[Any]:
 def storable(value: Any) -> Any:
     """Return a node's words without what Postgres refuses to store: NUL, lone surrogates, NaN and infinity."""
     if isinstance(value, str):
+        if value.isascii() and "\0" not in value:
+            return value  # nearly all are; a probe asks this of four thousand words
         return value.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
     if isinstance(value, float) and not math.isfinite(value):
         return None

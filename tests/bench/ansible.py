@@ -21,7 +21,14 @@ class Ansible:
         self._inventory = directory / "hosts.ini"
         self._inventory.write_text(_inventory(lab.inventory()))
         self._playbook = directory / "probe.yml"
-        tasks = [{"ansible.builtin.command": {"argv": argv}} for argv in questions]
+        # As a probe does: words reach the node as they are, and an exit code (grep that found nothing) stops nothing.
+        tasks = [
+            {
+                "ansible.builtin.command": {"argv": argv, "expand_argument_vars": False},
+                "failed_when": False,
+            }
+            for argv in questions
+        ]
         play = {"hosts": "all", "gather_facts": False, "tasks": tasks}
         self._playbook.write_text(json.dumps([play]))  # JSON is YAML
         self._config = directory / "ansible.cfg"
