@@ -147,6 +147,7 @@ def _limit_words() -> dict[str, str]:
         "per_leaf": _("Copies into one leaf"),
         "per_parent": _("Children of one parent"),
         "seeds_per_leaf": _("Seeds of one leaf"),
+        "store_per_leaf": _("From the store into one leaf"),
         "link_mbps": _("From one parent, MB/s"),
         "leaf_mbps": _("Into one leaf, MB/s"),
     }
