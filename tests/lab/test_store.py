@@ -9,6 +9,7 @@ import pytest
 from fleet.lab import procs, releases, store
 from fleet.lab.keeping import keeper_of
 from fleet.lab.node import Lab
+from fleet.rules import copier
 from tests.lab.conftest import claimed_block
 from tests.waiting import wait_until
 
@@ -44,6 +45,18 @@ def test_it_gives_a_model_away_and_takes_nothing(two: Lab, tmp_path: Path) -> No
     assert refused.returncode != 0
     assert "read only" in refused.stdout + refused.stderr
     assert not list((two.directory / "store").rglob("bad"))
+
+
+def test_the_consoles_own_copier_pulls_a_list_of_files_from_it(two: Lab, tmp_path: Path) -> None:
+    where, host = two.store(), two.host("h100-001")
+    source = (where["address"], where["port"], f"models/{MODEL.slug}/{MODEL.revision}")
+    names = ["config.json", "tokenizer.json"]
+    argv = copier.pull_argv(str(tmp_path / "got"), source, 9999, host.address, names, again=False)
+    done = subprocess.run(
+        argv, env=host.environment(), capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sorted(path.name for path in (tmp_path / "got").iterdir()) == names
 
 
 def test_other_addresses_than_the_labs_own_are_not_let_in(two: Lab, tmp_path: Path) -> None:
