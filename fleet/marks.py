@@ -14,6 +14,7 @@ from fleet.execution.models import Host
 from fleet.models import (
     Distribution,
     Holding,
+    ImageHolding,
     InventoryImport,
     NetRun,
     Node,
@@ -87,6 +88,12 @@ _LOOKS: dict[str, dict[str, tuple[str, str]]] = {
         "done": (OK, "ok"),
         "failed": (CRIT, "crit"),
         "cancelled": (IDLE, "skip"),
+    },
+    "image": {
+        "wanted": (IDLE, "idle"),
+        "pulling": (RUN, "run"),
+        "ready": (OK, "ok"),
+        "failed": (CRIT, "crit"),
     },
     "reach": {
         "unknown": (IDLE, "unk"),
@@ -177,6 +184,7 @@ _WORDS: dict[str, dict[str, Any]] = {
     "artefact": dict(WeightsArtefact.State.choices),
     "holding": dict(Holding.State.choices),
     "distribution": dict(Distribution.State.choices),
+    "image": dict(ImageHolding.State.choices),
     "reach": {
         Host.Reach.UNKNOWN: _("Reachability unknown"),
         Host.Reach.OK: _("Reachable"),

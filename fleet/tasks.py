@@ -15,6 +15,7 @@ from fleet.services.acceptance_settle import acceptances_void
 from fleet.services.acceptances import acceptances_advance
 from fleet.services.answers import answers_forget
 from fleet.services.holds import holds_expire
+from fleet.services.images_tick import images_advance
 from fleet.services.network import net_runs_advance
 from fleet.services.probes import probe_settle
 from fleet.services.reach import reach_settle
@@ -41,7 +42,7 @@ def sweep() -> None:
 @shared_task(name="fleet.tasks.tick", ignore_result=True)
 def tick() -> None:
     """Settle probes and acceptances, ask who is due, end holds that ran out, follow reachability, carry copies of
-    weights and network tests on.
+    weights, pulls of images and network tests on.
 
     One part's failure stops no other.
     """
@@ -54,6 +55,7 @@ def tick() -> None:
         "holds": partial(_alone, "holds", holds_expire),
         "reach": partial(_alone, "reach", reach_settle),
         "weights": partial(_alone, "weights", weights_advance),
+        "images": partial(_alone, "images", images_advance),
         "network": _advance_network,
     }
     for name, part in parts.items():

@@ -9,5 +9,5 @@ class ReleasesConfig(AppConfig):
     def ready(self) -> None:
         """Tell the fleet's selectors how launches are named, since they may not import this app, and listen."""
         from releases import wiring  # noqa: F401
-        from releases.selectors import gate_page, logs, names, pins  # noqa: F401
+        from releases.selectors import gate_page, logs, names, pinned, pins  # noqa: F401
         from releases.services import releases  # noqa: F401

@@ -1,6 +1,7 @@
 """Ties signals to this app: answers to a gate's questions and of a proxy, and wishes of traffic, are seen at once.
 
-Only a fast path: whatever is missed here, the next beat finds by itself.
+Only a fast path: whatever is missed here, the next beat finds by itself. And tells the copies of weights who knows
+where they must rest, since the fleet may not import this app.
 """
 
 from __future__ import annotations
@@ -10,10 +11,14 @@ from typing import Any
 from django.dispatch import receiver
 
 from fleet.execution.signals import command_settled, subject_moved
+from fleet.services.weights_tick import pressure_add
 from releases.models.gate import TOPIC_HEAD
 from releases.models.traffic import TOPIC_HEAD as GATEWAY_HEAD
 from releases.models.traffic import Gateway
+from releases.services.pressure import serving_pressure
 from releases.signals import traffic_wanted
+
+pressure_add(serving_pressure)
 
 
 @receiver(command_settled)

@@ -41,6 +41,8 @@ MAY_WRITE = {
     "distribution-start": {"operator", "approver"},
     "distribution-act": {"operator", "approver"},
     "holding-act": {"operator", "approver"},
+    "image-act": {"operator", "approver"},
+    "image-pull": {"operator", "approver"},
     "golden-take": {"operator", "approver"},
     "golden-edit": {"operator", "approver"},
     "golden-current": {"approver"},

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
-from . import effects, faults_gpu, faults_host, faults_network, shelf, state, views
+from . import effects, faults_gpu, faults_host, faults_network, registry, shelf, state, views
 from .effects import Site
 from .fault import BOOT_ID, BOOT_VIEWS, KERNEL_VIEWS, Fault, Sign, Value
 from .place import LabError
@@ -177,6 +177,26 @@ TABLE = (
         about="no file of more than 2 KiB can be copied to this node any more (ENOSPC)",
         apply=effects.only_told,
         undo=effects.only_told,
+    ),
+    Fault(
+        name="image.absent",
+        about="the node lacks an image until it is pulled; the registry has it",
+        apply=registry.remove_image,
+        undo=registry.restore_image,
+        arguments={"tag": "v0.23.0"},
+    ),
+    Fault(
+        name="registry.down",
+        about="the image registry refuses connections of this node",
+        apply=effects.only_told,
+        undo=effects.only_told,
+    ),
+    Fault(
+        name="pull.slow",
+        about="a pull of an image takes `factor` times as long",
+        apply=effects.only_told,
+        undo=effects.only_told,
+        arguments={"factor": 10.0},
     ),
     Fault(
         name="gpu.missing",

@@ -1,4 +1,4 @@
-"""The lab's keeper: parent of every SSH daemon, heir of every orphan, and the one who cleans up.
+"""The lab's keeper: parent of every SSH daemon and of the store's, heir of every orphan, and the one who cleans up.
 
 Runs alone as `python -I -S keeper.py LAB OWNER_PID OWNER_TICKS LOCK_FD`. When its owner dies,
 or on TERM, it ends everything that it started and everything those started. It changes no
@@ -22,6 +22,7 @@ PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 OWNER_CHECK_S = 1.0
 REQUEST_LIMIT_BYTES = 4096
+STORE = "store"  # its directory beside those of the nodes
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -85,15 +86,18 @@ class Keeper:
                 answer = {"error": str(error)}
             connection.sendall(json.dumps(answer).encode())
 
-    def start_listener(self, node: str, argv: list[str]) -> int:
-        """Start one node's sshd; it dies with the keeper, its pid file is there on return."""
-        node_dir = os.path.join(self.lab, "nodes", node)
-        log = os.open(os.path.join(node_dir, "sshd.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    def start_listener(self, name: str, argv: list[str]) -> int:
+        """Start a node's sshd, or the store's rsync; it dies with the keeper, its pid file is there on return."""
+        directory, kind = os.path.join(self.lab, "nodes", name), "sshd"
+        if name == STORE:
+            directory, kind = os.path.join(self.lab, STORE), "rsync"
+        log_path = os.path.join(directory, "sshd.log" if kind == "sshd" else "daemon.log")
+        log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         pid = os.fork()
         if pid == 0:
             self._become_listener(argv, log)
         os.close(log)
-        procs.write_pid_file(os.path.join(node_dir, "pids"), "sshd", pid)
+        procs.write_pid_file(os.path.join(directory, "pids"), kind, pid)
         return pid
 
     def _become_listener(self, argv: list[str], log: int) -> None:
@@ -122,6 +126,7 @@ class Keeper:
         """End all descendants and everything marked with this lab; return what is left."""
         own = os.getpid()
         pids = glob.glob(os.path.join(glob.escape(self.lab), "nodes", "*", "pids"))
+        pids.append(os.path.join(self.lab, STORE, "pids"))
 
         def living() -> dict[int, int]:
             self.reap()

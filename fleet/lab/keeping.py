@@ -85,7 +85,7 @@ def end_strays(lab: Path) -> None:
 
     sshd overwrites its environment, so daemons are found by pid file and their children by them.
     """
-    directories = [str(path) for path in lab.glob("nodes/*/pids")]
+    directories = [str(path) for path in (*lab.glob("nodes/*/pids"), lab / "store" / "pids")]
 
     def living() -> dict[int, int]:
         found = marked(lab)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from . import birth, containers, effects, faults, gateway, keeping, power, state
+from . import birth, containers, effects, faults, gateway, keeping, power, state, store
 from .fabric import Place, fleet_places
 from .gateway import GatewayHost
 from .place import LabError, lock_block, lock_first_free
@@ -99,6 +99,10 @@ class Lab:
     def gateway_row(self) -> dict:
         """Return how to log in at the gateway's host and where its proxy is to listen; see gateway.gateway_row."""
         return json.loads((self.directory / "gateway.json").read_text())
+
+    def store(self) -> dict:
+        """Return where the store of models listens, and whether it does; see store.store_status."""
+        return store.store_status(self.directory, self.record()["block"])
 
     def every_host(self) -> list[NodeHost]:
         """Return every node and the gateway's host."""
@@ -200,6 +204,7 @@ class Lab:
         self._write_record(self._compose_record(wish, before))
         places = self.places()
         birth.lay_out_lab(self.directory, places, wish.weights)
+        store.lay_out_store(self.directory, wish.block)
         host_keys = {}
         for place, host in zip(places, self.hosts(), strict=True):
             was_on = bool(before) and (host.directory / "state.json").exists()
@@ -237,6 +242,7 @@ class Lab:
     def _start_daemons(self, sshd: str) -> None:
         try:
             power.start_listeners(self.directory, sshd, self.every_host())
+            store.start_store(self.directory, self.record()["block"])
         except LabError:
             self.down(keep=True)
             raise
@@ -333,6 +339,7 @@ class Lab:
             "unknown": len(self.unknown()),
             "nodes": [node_status(place, host) for place, host in pairs],
             "gateway": gateway.gateway_status(self.gateway()),
+            "store": self.store(),
         }
 
     def _require_running(self) -> None:

@@ -5,6 +5,7 @@ from fleet.models.artefacts import Distribution, Holding, WeightsArtefact
 from fleet.models.evidence import Evidence
 from fleet.models.golden import GoldenKey, GoldenProfile
 from fleet.models.history import FactChange, GpuRecord, GpuSeat, LastFact
+from fleet.models.images import Image, ImageHolding
 from fleet.models.imports import InventoryImport, NodeMiss
 from fleet.models.inventory import Fact, Gpu, Hold, Leaf, Node, Rack
 from fleet.models.network import NetGolden, NetMatrix, NetPair, NetRun, NetSeat, NetStep
@@ -32,6 +33,8 @@ __all__ = [
     "GpuSeat",
     "Hold",
     "Holding",
+    "Image",
+    "ImageHolding",
     "InventoryImport",
     "KeyChange",
     "LastFact",

@@ -146,6 +146,9 @@ class Holding(models.Model):
         null=True, help_text="found on its disk by the last reading"
     )
     bytes_per_s = models.FloatField(null=True)
+    file_now = models.CharField(
+        max_length=300, blank=True, help_text="being written at the last reading"
+    )
     read_at = models.DateTimeField(null=True)
     state_at = models.DateTimeField(default=timezone.now)
     verified_at = models.DateTimeField(null=True)

@@ -146,13 +146,31 @@ def pull_argv(
     *,
     again: bool,
 ) -> list[str]:
-    """Pull these files from (address, port, path of the module); `again`: files that look right are read too."""
+    """Pull these files from (address, port, path of the module); `again`: files that look right are read too.
+
+    What lies below the module is named with each file, before `/./`: a daemon that does not chroot tells every file
+    of a directory in the URL as vanished when it is given a list (seen with rsync 3.2.7).
+    """
     address, port, path = source
     host = f"[{address}]" if ":" in address else address
-    user = f"{USER}@" if path.partition("/")[0] == MODULE else ""
-    url = f"{user}{host}::{path}/"
-    words = [directory, url, str(port), str(kibps), own, "1" if again else "0"]
-    return ["sh", "-c", _PULL, "pull", *words, *names]
+    module, _slash, below = path.partition("/")
+    user = f"{USER}@" if module == MODULE else ""
+    words = [
+        directory,
+        f"{user}{host}::{module}/",
+        str(port),
+        str(kibps),
+        own,
+        "1" if again else "0",
+    ]
+    return [
+        "sh",
+        "-c",
+        _PULL,
+        "pull",
+        *words,
+        *(f"{below}/./{name}" if below else name for name in names),
+    ]
 
 
 def check_argv(directory: str, record: str, shards: Sequence[Shard], read: set[str]) -> list[str]:
@@ -179,12 +197,32 @@ def bytes_of(text: str, shards: Sequence[Shard]) -> int:
     """Sum the bytes of the manifest's files on the disk, those on their way included; at most what each may have."""
     sizes = {shard.name: shard.size or 0 for shard in shards}
     found = dict.fromkeys(sizes, 0)
-    for line in text.split("\n")[:-1]:
-        size, _, name = line.partition(" ")
+    for name, size in _files_in(text):
         name = _final_name(name)
-        if name in found and size.isdecimal() and len(size) < 19:
-            found[name] = max(found[name], int(size))
+        if name in found:
+            found[name] = max(found[name], size)
     return sum(min(size, sizes[name]) for name, size in found.items())
+
+
+def copying_of(text: str, shards: Sequence[Shard]) -> str:
+    """Return the file that rsync writes now, known by its temporary name; empty between two files."""
+    names = {shard.name for shard in shards}
+    on_the_way = [
+        _final_name(name)
+        for name, _size in _files_in(text)
+        if name not in names and not _is_kept(name) and _final_name(name) in names
+    ]
+    return on_the_way[-1] if on_the_way else ""
+
+
+def _files_in(text: str) -> list[tuple[str, int]]:
+    """Read lines SIZE NAME; the last one is torn unless a line end follows it."""
+    rows = [line.partition(" ") for line in text.split("\n")[:-1]]
+    return [(name, int(size)) for size, _, name in rows if size.isdecimal() and len(size) < 19]
+
+
+def _is_kept(name: str) -> bool:
+    return ".partial" in name.split("/")[:-1]
 
 
 def _final_name(name: str) -> str:

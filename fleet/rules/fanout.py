@@ -22,12 +22,14 @@ class Limits:
     """How much may run at once, over one model's distribution.
 
     `link_mbps`: what one parent may send; `leaf_mbps`: what may go to the nodes of one leaf (megabytes a second).
+    `store_per_leaf`: downloads from the store into one leaf, those of other models counted too (manual 12.8).
     """
 
     at_once: int = 8
     per_leaf: int = 4
     per_parent: int = 2
     seeds_per_leaf: int = 1
+    store_per_leaf: int = 2
     link_mbps: float = 2500.0
     leaf_mbps: float = 2500.0
 
@@ -38,6 +40,7 @@ class Limits:
             "per_leaf": (1, 32),
             "per_parent": (1, 8),
             "seeds_per_leaf": (1, 2),
+            "store_per_leaf": (1, 8),
             "link_mbps": (1, 100_000),
             "leaf_mbps": (1, 100_000),
         }
@@ -143,6 +146,7 @@ class _Board:
         self.of_parent: Counter[str] = Counter()
         self.into_leaf: Counter[int] = Counter()
         self.seeds: Counter[int] = Counter()
+        self.from_store: Counter[int] = Counter()
         for name in seen.verifying:
             self.seeds[seen.leaf_of[name]] += 1
         for copy in seen.others:
@@ -153,7 +157,9 @@ class _Board:
     def _count(self, copy: Copy) -> None:
         self.total += 1
         self.of_parent[copy.parent] += 1
-        self.into_leaf[self.seen.leaf_of[copy.child]] += 1
+        leaf = self.seen.leaf_of[copy.child]
+        self.into_leaf[leaf] += 1
+        self.from_store[leaf] += copy.parent == STORE
 
     def add(self, copy: Copy) -> None:
         self._count(copy)
@@ -178,6 +184,12 @@ class _Board:
             return self._freest(own)
         if self.seeds[leaf] >= limits.seeds_per_leaf:
             return None, say("Waits for the seed of leaf %(leaf)s.", leaf=leaf)
+        if self.seen.has_store and self.from_store[leaf] >= limits.store_per_leaf:
+            return None, say(
+                "%(n)s downloads from the store run into leaf %(leaf)s, as many as may.",
+                n=self.from_store[leaf],
+                leaf=leaf,
+            )
         return self._freest([STORE] if self.seen.has_store else self.holders)
 
     def _freest(self, parents: list[str]) -> tuple[str | None, str]:

@@ -89,6 +89,9 @@ PERMISSIONS: dict[str, Entry] = {
     "distribution-start": Entry(write=ACT, is_start=True),
     "distribution-act": Entry(write=ACT),
     "holding-act": Entry(write=ACT, is_start=True),
+    "image": Entry(read=READ),
+    "image-pull": Entry(write=ACT, is_start=True),
+    "image-act": Entry(write=ACT, is_start=True),
     # golden profiles: who made a version never makes it current, which the service sees to
     "golden-list": Entry(read=READ),
     "golden": Entry(read=READ, scope="golden"),
@@ -179,6 +182,7 @@ TOPICS: dict[str, tuple[str, str]] = {
     "audit": ("audit", ""),
     "weights": ("weights", ""),
     "weights-": ("artefact", ""),
+    "image-": ("image", ""),
     "network": ("network-list", ""),
     "network-": ("network-run", ""),
     "imports": ("import-list", ""),

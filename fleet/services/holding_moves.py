@@ -31,6 +31,7 @@ _FIELDS = (
     "stop_for",
     "bytes_done",
     "bytes_per_s",
+    "file_now",
     "read_at",
     "state_at",
     "verified_at",
@@ -59,7 +60,7 @@ def holdings_move(moves: Iterable[HoldingMove]) -> int:
                 )
             changed += 1
             row.state_at = now
-            row.stop_for = ""
+            row.stop_for, row.file_now = "", ""
         row.state, row.explanation = to, move.explanation
         rows.append(row)
     if rows:

@@ -212,7 +212,9 @@ def _take_reading(row: Holding, command: Command) -> bool:
         return False
     if row.read_at is not None and at <= row.read_at:
         return False
-    count = copier.bytes_of(section.text, shards.shards_of(row.artefact.manifest))
+    wanted = shards.shards_of(row.artefact.manifest)
+    count = copier.bytes_of(section.text, wanted)
+    row.file_now = copier.copying_of(section.text, wanted)[:300]
     if row.read_at is not None and row.bytes_done is not None:
         row.bytes_per_s = max(0.0, (count - row.bytes_done) / (at - row.read_at).total_seconds())
     row.bytes_done, row.read_at = count, at

@@ -36,6 +36,11 @@ def pressure_add(find: Pressure) -> None:
     _PRESSURES.append(find)
 
 
+def leaves_paused() -> dict[int, str]:
+    """Return leaf -> why nothing is copied or pulled into it now."""
+    return {leaf: why for find in _PRESSURES for leaf, why in find().items()}
+
+
 def weights_advance() -> int:
     """Carry everything open one step on; return how many holdings changed state."""
     artefacts_read()
@@ -122,7 +127,7 @@ def _spread(
 ) -> dict[int, HoldingMove]:
     """Choose the next copies of every artefact; each sees the copies of the others, which use the same links."""
     scene = _scene(rows)
-    paused = {leaf: why for find in _PRESSURES for leaf, why in find().items()}
+    paused = leaves_paused()
     running = {row.pk: _copy(row) for row in rows if _to(row, moved) == holdings.COPYING}
     ports = _ports(rows, moved)
     found: dict[int, HoldingMove] = {}

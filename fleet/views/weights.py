@@ -15,6 +15,7 @@ from fleet.rules import holdings
 from fleet.rules.fanout import Limits
 from fleet.rules.message import said
 from fleet.rules.policy import may
+from fleet.selectors.images import images_seen
 from fleet.selectors.weights import (
     ArtefactSeen,
     artefact_named,
@@ -25,6 +26,7 @@ from fleet.selectors.weights import (
 )
 from fleet.services.weights import LIVE, TOPIC
 from fleet.services.weights_tick import limits_of
+from fleet.views.images import image_row
 from fleet.views.parts import render_page
 from fleet.views.weights_drawn import AT_WORK, LeafDrawn, leaves_drawn, size_words
 
@@ -40,8 +42,13 @@ def weights(request: HttpRequest) -> HttpResponse:
             Node.objects.exclude(state=Node.State.RETIRED).values_list("host__name", flat=True)
         ),
         "may_add": may(request.user, "artefact-add"),
+        "images": [image_row(seen) for seen in images_seen()],
+        "may_pull": may(request.user, "image-pull"),
     }
-    parts = {"weights-live": "fleet/_weights_rows.html"}
+    parts = {
+        "weights-live": "fleet/_weights_rows.html",
+        "images-live": "fleet/_images_rows.html",
+    }
     return render_page(request, "fleet/weights.html", context, parts=parts)
 
 
@@ -147,6 +154,7 @@ def _limit_words() -> dict[str, str]:
         "per_leaf": _("Copies into one leaf"),
         "per_parent": _("Children of one parent"),
         "seeds_per_leaf": _("Seeds of one leaf"),
+        "store_per_leaf": _("From the store into one leaf"),
         "link_mbps": _("From one parent, MB/s"),
         "leaf_mbps": _("Into one leaf, MB/s"),
     }

@@ -19,7 +19,7 @@ from fleet.selectors.weights import artefact_named, distribution_named, holding_
 from fleet.services import weights as service
 from fleet.services.trail import actor_of
 
-WHOLE = {"at_once", "per_leaf", "per_parent", "seeds_per_leaf"}
+WHOLE = {"at_once", "per_leaf", "per_parent", "seeds_per_leaf", "store_per_leaf"}
 
 
 @require_POST

@@ -29,6 +29,10 @@ class NodeDrawn:
     cells: list[str]
     verified: int
     files: int
+    verified_size: str
+    size: str
+    percent: int
+    file_now: str
     rate: float | None
     left: str
     explanation: str
@@ -127,6 +131,8 @@ def _node(artefact: WeightsArtefact, names: list[str], row: Holding, depth: int)
     is_ready = row.state == holdings.READY
     needs = set(row.needs) if row.needs is not None else set(names)
     is_busy = row.state in (*AT_WORK, holdings.PAUSED)
+    sizes = {one["name"]: int(one.get("size") or 0) for one in artefact.manifest}
+    bytes_verified = sum(size for name, size in sizes.items() if is_ready or name not in needs)
     return NodeDrawn(
         holding=row,
         mark=mark_of("holding", row.state),
@@ -134,6 +140,10 @@ def _node(artefact: WeightsArtefact, names: list[str], row: Holding, depth: int)
         cells=_cells(artefact, names, row, bad, needs),
         verified=len(names) if is_ready else len(names) - len(needs & set(names)),
         files=len(names),
+        verified_size=size_words(bytes_verified),
+        size=size_words(artefact.total_bytes),
+        percent=100 * bytes_verified // artefact.total_bytes if artefact.total_bytes else 0,
+        file_now=row.file_now if row.state == holdings.COPYING else "",
         rate=None if row.bytes_per_s is None else row.bytes_per_s / 1e6,
         left=_left(artefact, row),
         explanation=said(row.explanation, _),
@@ -146,7 +156,9 @@ def _node(artefact: WeightsArtefact, names: list[str], row: Holding, depth: int)
 def _cells(
     artefact: WeightsArtefact, names: list[str], row: Holding, bad: set[Any], needs: set[str]
 ) -> list[str]:
-    """Classes of the bar: verified, on its way (by bytes, as which file it is is not told), bad, or nothing yet."""
+    """Classes of the bar, each cell an equal part of the manifest's bytes in its order: verified, on its way, bad,
+    or nothing yet. What has arrived is told by bytes and the file that is written now by name: neither is verified.
+    """
     count = min(CELLS, len(names))
     if not count:
         return []
@@ -154,19 +166,34 @@ def _cells(
         return ["ok"] * count
     share = (row.bytes_done or 0) / artefact.total_bytes if artefact.total_bytes else 0.0
     arrived = int(share * count) if row.state == holdings.COPYING else 0
+    now = {row.file_now} if row.state == holdings.COPYING else set()
     is_all_new = len(needs) == len(names)
     cells = []
-    for place in range(count):
-        part = set(names[place * len(names) // count : (place + 1) * len(names) // count])
+    for place, part in enumerate(_parts(artefact, count)):
         if part & bad and not is_all_new:
             cells.append("warn")
         elif row.needs is not None and not part & needs:
             cells.append("ok")
-        elif place < arrived or row.state == holdings.VERIFYING:
+        elif part & now or place < arrived or row.state == holdings.VERIFYING:
             cells.append("run")
         else:
             cells.append("")
     return cells
+
+
+def _parts(artefact: WeightsArtefact, count: int) -> list[set[str]]:
+    """Return the files of which each of so many equal parts of the manifest's bytes has some."""
+    total = artefact.total_bytes or 1
+    parts: list[set[str]] = [set() for _place in range(count)]
+    start = 0
+    for one in artefact.manifest:
+        end = start + int(one.get("size") or 0)
+        first = min(start * count // total, count - 1)
+        last = min(max(end - 1, start) * count // total, count - 1)
+        for part in parts[first : last + 1]:
+            part.add(one["name"])
+        start = end
+    return parts
 
 
 def _left(artefact: WeightsArtefact, row: Holding) -> str:

@@ -21,7 +21,8 @@ class Gateway(models.Model):
     subject = models.OneToOneField(
         Subject, null=True, on_delete=models.PROTECT, related_name="gateway"
     )
-    # {"servers": [...], "counts": [...], "shares": {...}} as fleet.readings.haproxy has them
+    # {"servers": [...], "counts": [...], "shares": {...}} as fleet.readings.haproxy has them, and
+    # {"window": [...]}: samples of its endpoints' counts (rules/window.py)
     seen = models.JSONField(default=dict)
     seen_at = models.DateTimeField(null=True)
     differences = models.JSONField(default=list, help_text="sentences; empty when it agrees")

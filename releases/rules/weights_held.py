@@ -1,12 +1,14 @@
-"""Whether the nodes of a unit hold a release's weights verified, as a guard of launch and rollout. Pure.
+"""Whether the nodes of a unit hold a release's weights and image verified, as a guard of launch and rollout. Pure.
 
-It speaks once the revision is known as an artefact; before that the pre-flight alone reads each node's `.ready`.
+It speaks once the revision is known as an artefact, and once the image was pulled for somebody; before that the
+pre-flight alone reads each node's `.ready` and asks its docker.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from fleet.rules import images
 from fleet.rules.holdings import READY
 from fleet.rules.message import say
 
@@ -23,6 +25,36 @@ def judge_held(
         for node in nodes
         if held.get(node) != READY
     ]
+
+
+def judge_image_held(
+    *, image: str, release: str, nodes: Sequence[str], held: Mapping[str, str], is_rollback: bool
+) -> list[str]:
+    """Name each node on which the image is not verified; `held`: node -> its state there."""
+    return [
+        _image_sentence(image, release, node, held.get(node, ""), is_rollback)
+        for node in nodes
+        if held.get(node) != images.READY
+    ]
+
+
+def _image_sentence(image: str, release: str, node: str, state: str, is_rollback: bool) -> str:
+    words = {"node": node, "image": image, "release": release}
+    if is_rollback:
+        return say(
+            "%(node)s does not hold image %(image)s verified, which a rollback to %(release)s needs: pull it.",
+            **words,
+        )
+    if not state:
+        return say(
+            "%(node)s is not known to hold image %(image)s of %(release)s: pull it on the node.",
+            **words,
+        )
+    return say(
+        "%(node)s does not hold image %(image)s of %(release)s verified (%(state)s): wait for it, or pull it again.",
+        **words,
+        state=state,
+    )
 
 
 def _sentence(artefact: str, release: str, node: str, state: str, is_rollback: bool) -> str:

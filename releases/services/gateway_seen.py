@@ -16,7 +16,9 @@ from fleet.readings.haproxy import ProxyReading, ServerCounts, ServerRow, parse_
 from fleet.services.node_moves import rows_update
 from releases.models import Endpoint, Gateway
 from releases.rules.gateway import backend_name
+from releases.rules.window import window_add
 from releases.services.gateway_effects import scrape_key
+from releases.services.rollout_triggers import window_span
 
 _SEEN = ("seen_weight", "seen_mode", "seen_running", "seen_at")
 _COUNTED = ("counted", "requests", "errors")
@@ -64,6 +66,7 @@ def _whole(text: str, asked_at: datetime) -> ReadBack | None:
 def reading_store(gateway: Gateway, read: ReadBack) -> None:
     """Show a read-back on the gateway (not saved) and on its endpoints (saved)."""
     reading = read.reading
+    window = gateway.seen.get("window", [])
     gateway.seen = {
         "servers": [asdict(row) for row in reading.servers],
         "counts": [asdict(row) for row in reading.counts],
@@ -86,6 +89,8 @@ def reading_store(gateway: Gateway, read: ReadBack) -> None:
             setattr(endpoint, name, value)
     if endpoints:
         rows_update(Endpoint, endpoints, *_COUNTED, *_SEEN)
+    totals = {str(one.launch_id): (one.requests, one.errors) for one in endpoints}
+    gateway.seen["window"] = window_add(window, totals, read.asked_at, window_span())
 
 
 def _seen(row: ServerRow | None, count: ServerCounts | None, at: datetime) -> dict[str, Any]:

@@ -5,21 +5,19 @@ Errors are counted within a window that slides: samples of the proxy's counts li
 
 from dataclasses import asdict
 from datetime import datetime, timedelta
-from typing import Any
 
 from django.conf import settings
 from django.utils import timezone
-from django.utils.dateparse import parse_datetime
 
 from fleet.execution.models import Scrape
 from fleet.rules.message import say
 from releases.models import Endpoint, Launch, Rollout
 from releases.rules import triggers as rules
+from releases.rules.window import sample_of, window_add
 from releases.services.launch_effects import purpose_of
 from releases.services.rollout_moves import ring_rollout
 
 WINDOW_S = 300.0
-_SAMPLES = 10
 # A reading comes every few seconds however fast the clock of the design runs.
 _STALE_MIN_S = 10.0
 
@@ -32,7 +30,7 @@ def triggers_judge(rollout: Rollout) -> str:
     launches = new_launches(rollout)
     now = timezone.now()
     before = rollout.counted, rollout.triggers
-    rollout.counted = _window(rollout.counted, _counts(launches), now)
+    rollout.counted = window_add(rollout.counted, _counts(launches), now, window_span())
     found = _judged(rollout, launches, now) if launches else []
     rollout.triggers = [asdict(one) for one in found]
     if (rollout.counted, rollout.triggers) != before:
@@ -52,7 +50,7 @@ def triggers_judge(rollout: Rollout) -> str:
 def window_restart(rollout: Rollout) -> None:
     """Forget what was counted: a person has judged it."""
     Rollout.objects.filter(pk=rollout.pk).update(
-        counted=[_sample(_counts(new_launches(rollout)), timezone.now())]
+        counted=[sample_of(_counts(new_launches(rollout)), timezone.now())]
     )
 
 
@@ -62,6 +60,11 @@ def new_launches(rollout: Rollout) -> list[Launch]:
         replica__waves__rollout=rollout, release=rollout.new_release_id, state=Launch.State.READY
     )
     return list(rows.select_related("replica", "endpoint__gateway").order_by("pk"))
+
+
+def window_span() -> timedelta:
+    """How long errors are counted, on this console's clock."""
+    return timedelta(seconds=WINDOW_S / settings.TIME_SCALE)
 
 
 def limits() -> rules.Limits:
@@ -81,10 +84,11 @@ def _judged(rollout: Rollout, launches: list[Launch], now: datetime) -> list[rul
 def _golden(launches: list[Launch], now: datetime) -> tuple[rules.GoldenReading, ...]:
     keys = {purpose_of(launch, "golden"): launch.replica.name for launch in launches}
     rows = {row.key: row for row in Scrape.objects.filter(key__in=keys)}
-    return tuple(_reading(unit, rows.get(key), now) for key, unit in keys.items())
+    return tuple(golden_reading(unit, rows.get(key), now) for key, unit in keys.items())
 
 
-def _reading(unit: str, row: Scrape | None, now: datetime) -> rules.GoldenReading:
+def golden_reading(unit: str, row: Scrape | None, now: datetime) -> rules.GoldenReading:
+    """Return what the recurring golden probe of a unit says; without a row it was never asked."""
     if row is None or row.tried_at is None:
         return rules.GoldenReading(unit, 0, False, None)
     is_wrong = bool(row.misses and row.status == 200 and row.found)
@@ -113,23 +117,3 @@ def _endpoint(launch: Launch) -> Endpoint | None:
 def _counts(launches: list[Launch]) -> dict[str, list[int]]:
     behind = [endpoint for endpoint in map(_endpoint, launches) if endpoint]
     return {str(one.launch_id): [one.requests, one.errors] for one in behind}
-
-
-def _window(
-    samples: list[dict[str, Any]], counts: dict[str, list[int]], now: datetime
-) -> list[dict[str, Any]]:
-    """Add a sample when one is due, and drop those behind the newest that is as old as the window."""
-    window = timedelta(seconds=WINDOW_S / settings.TIME_SCALE)
-    if not samples or now - _at(samples[-1]) >= window / _SAMPLES:
-        samples = [*samples, _sample(counts, now)]
-    while len(samples) > 1 and now - _at(samples[1]) >= window:
-        samples = samples[1:]
-    return samples
-
-
-def _sample(counts: dict[str, list[int]], now: datetime) -> dict[str, Any]:
-    return {"at": now.isoformat(), "counts": counts}
-
-
-def _at(sample: dict[str, Any]) -> datetime:
-    return parse_datetime(sample["at"])

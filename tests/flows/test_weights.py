@@ -221,6 +221,42 @@ def test_the_children_of_a_seed_that_dies_find_another_parent(console):
     assert (again.parent.name, again.attempt) == ("h100-001", 3), "copied once, never again"
 
 
+@four_nodes
+def test_a_revision_that_no_node_holds_comes_from_the_store_once_for_each_leaf(console):
+    from fleet.models import Holding, Leaf, Node, Rack, TrailEntry
+    from fleet.services.trail import Actor
+    from fleet.services.weights import artefact_add
+
+    lab, store = console.lab, console.lab.store()
+    assert store["daemon"] == "up"
+    # Every node of so small a lab lies on one leaf; two of them are told to lie on another.
+    far = Rack.objects.create(name="R99", leaf=Leaf.objects.create(number=9))
+    names = ("h100-001", "h100-002", "h100-003", "h100-004")
+    Node.objects.filter(host__name__in=names[2:]).update(rack=far)
+    strip(lab, *names)
+    artefact = artefact_add(
+        model=MODEL,
+        revision=releases.MODELS[MODEL].revision,
+        checksums=json.dumps(list(releases.seed_manifest(MODEL))),
+        store=f"{store['address']} {store['port']}",
+        actor=Actor(name="ana"),
+    )
+    run = spread(artefact)
+    console.until(ended(run), "the distribution to end")
+    assert run.state == "done", told()
+    rows = Holding.objects.select_related("node__host", "parent__host").order_by("node__host__name")
+    assert [row.parent.name if row.parent else "store" for row in rows] == [
+        "store", "h100-001", "store", "h100-003",
+    ]  # fmt: skip
+    for name in names:
+        assert ready_record(lab, name)["manifest_sha256"] == artefact.manifest_sha256
+    moves = TrailEntry.objects.filter(verb="holding.move", after__state="ready").order_by("id")
+    order = [entry.object_id for entry in moves]
+    assert order.index("h100-001") < order.index("h100-002")
+    assert order.index("h100-003") < order.index("h100-004")
+    assert console.lab.store()["daemon"] == "up", "the store serves and goes on"
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("lab", [14], indirect=True, ids=["fourteen-nodes"])
 def test_fourteen_nodes_over_two_leaves_with_one_seed_each_and_a_bad_shard_healed(console):
@@ -253,3 +289,54 @@ def test_fourteen_nodes_over_two_leaves_with_one_seed_each_and_a_bad_shard_heale
     assert {ready_record(lab, name)["manifest_sha256"] for name in names} == {
         artefact.manifest_sha256
     }
+
+
+@four_nodes
+def test_an_image_is_pulled_by_its_digest_on_nodes_that_lack_it_and_a_refusal_is_dockers_own(
+    console,
+):
+    from fleet.models import ImageHolding, Node
+    from fleet.services.images import image_act, image_pull
+    from fleet.services.trail import Actor
+
+    lab, ana = console.lab, Actor(name="ana")
+    for name in ("h100-001", "h100-002"):
+        lab.fault(name, "image.absent")
+    lab.fault("h100-002", "registry.down")
+    ref = f"{releases.REGISTRY}@{releases.image_digest('v0.23.0')}"
+    image_pull(ref=ref, nodes=list(Node.objects.all()), actor=ana)
+
+    def held() -> dict[str, str]:
+        rows = ImageHolding.objects.values_list("node__host__name", "state")
+        return dict(rows)
+
+    console.until(
+        lambda: not {"wanted", "pulling"} & set(held().values()), "every pull to come to its end"
+    )
+    assert held() == {
+        "h100-001": "ready", "h100-002": "failed", "h100-003": "ready", "h100-004": "ready",
+    }  # fmt: skip
+    bad = ImageHolding.objects.get(node__host__name="h100-002")
+    assert "Error response from daemon" in said(bad.explanation)
+    assert "connection refused" in said(bad.explanation)
+    lab.clear("h100-002", "registry.down")
+    image_act(holding=bad, act="pull", actor=ana)
+    console.until(lambda: held()["h100-002"] == "ready", "the image to be pulled again")
+    lab.fault("h100-003", "image.absent")
+    image_act(
+        holding=ImageHolding.objects.get(node__host__name="h100-003"), act="verify", actor=ana
+    )
+    console.until(lambda: held()["h100-003"] == "failed", "the missing image to be found")
+    gone = ImageHolding.objects.get(node__host__name="h100-003")
+    assert "No such image" in said(gone.explanation)
+
+
+def test_a_digest_that_the_registry_does_not_know_fails_in_dockers_words(console):
+    from fleet.models import ImageHolding, Node
+    from fleet.services.images import image_pull
+    from fleet.services.trail import Actor
+
+    ref = f"{releases.REGISTRY}@sha256:{'0' * 64}"
+    image_pull(ref=ref, nodes=[Node.objects.first()], actor=Actor(name="ana"))
+    console.until(lambda: ImageHolding.objects.get().state == "failed", "the pull to fail")
+    assert "manifest unknown" in said(ImageHolding.objects.get().explanation)

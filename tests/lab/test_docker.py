@@ -5,11 +5,12 @@ import os
 import signal
 import subprocess
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from fleet.lab import birth, containers, releases
+from fleet.lab import birth, containers, faults, releases
 from fleet.lab.node import Lab
 from tests.waiting import wait_until
 
@@ -387,3 +388,30 @@ def test_a_client_stopped_at_once_leaves_no_half_container(run, paper: Lab) -> N
     for turn in range(8):
         done = run(f"docker run -d --name t{turn} {IMAGE} m")
         assert (done.returncode == 125) == (f"t{turn}" in names), done.stderr
+
+
+def test_an_absent_image_is_pulled_by_its_digest_and_then_here(run, paper: Lab) -> None:
+    paper_site = faults.open_site(
+        paper.directory, paper.host("h100-001"), datetime.now(UTC), paper.record()["scales"]
+    )
+    row = faults.find_fault("image.absent")
+    faults.put_on(paper_site, row, faults.read_arguments(row, {}), "f-1")
+    missing = run(f"docker image inspect {IMAGE}")
+    assert missing.returncode == 1
+    assert f"No such image: {IMAGE}" in missing.stderr
+
+    down = faults.find_fault("registry.down")
+    faults.put_on(paper_site, down, {}, "f-2")
+    refused = run(f"docker pull {IMAGE}")
+    assert refused.returncode == 1
+    assert "connection refused" in refused.stderr
+    faults.take_off(paper_site, "registry.down")
+
+    done = run(f"docker pull {IMAGE}")
+    assert done.returncode == 0, done.stderr
+    assert "Status: Downloaded newer image" in done.stdout
+    assert run(f"docker image inspect {IMAGE} --format json").returncode == 0
+    assert "Image is up to date" in run(f"docker pull {IMAGE}").stdout
+    unknown = run(f"docker pull registry.internal/vllm-openai@sha256:{'0' * 64}")
+    assert unknown.returncode == 1
+    assert "manifest unknown" in unknown.stderr

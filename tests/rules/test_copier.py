@@ -223,6 +223,23 @@ def test_bytes_on_the_way_are_counted_once_and_never_beyond_the_file():
 
 
 @pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("100 a.safetensors\n7 .b.Xy12ab\n", "b"),
+        ("40 sub/.c.json.Xy12ab\n50 b\n", "sub/c.json"),
+        ("40 .partial/a.safetensors\n", ""),
+        ("100 a.safetensors\n50 b\n", ""),
+        ("9 .other.Xy12ab\n", ""),
+        ("40 .a.safetensors.Xy12ab", ""),
+        ("", ""),
+    ],
+)
+def test_the_file_that_is_written_now_is_known_by_its_temporary_name(text, name):
+    wanted = [shards.Shard(one, "a" * 64, 100) for one in ("a.safetensors", "b", "sub/c.json")]
+    assert copier.copying_of(text, wanted) == name
+
+
+@pytest.mark.parametrize(
     ("root", "model", "revision"),
     [
         ("/models", "../etc", REVISION),

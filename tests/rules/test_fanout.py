@@ -139,3 +139,12 @@ def test_a_limit_that_cannot_be_kept_is_named():
     assert [said(text) for text in Limits(at_once=0).problems()] == [
         "at_once is 0: expected 1 to 64."
     ]
+
+
+def test_downloads_of_other_models_from_the_store_count_against_the_leaf():
+    other = [Copy(STORE, "n03")]
+    now = seen(wanting={"n00", "n01"}, has_store=True, others=other)
+    plan = plan_copies(now, Limits(store_per_leaf=1))
+    assert plan.start == (Copy(STORE, "n01"),)
+    assert "downloads from the store run into leaf 0" in said(plan.waiting["n00"])
+    assert Copy(STORE, "n00") in plan_copies(now, Limits(store_per_leaf=2, per_parent=3)).start

@@ -2,11 +2,12 @@
 
 import pytest
 
-from fleet.models import Holding, Node, Replica, WeightsArtefact
+from fleet.models import Holding, Image, ImageHolding, Node, Replica, WeightsArtefact
 from fleet.rules.message import said
 from releases.models import Release, Wave
 from releases.services.launches import place_refusals
 from releases.services.rollout_facts import wave_refusals
+from releases.services.weights_held import weights_refusals
 from tests.rollouts import make_rollout, make_world
 
 pytestmark = pytest.mark.django_db
@@ -67,3 +68,62 @@ def test_a_wave_waits_until_the_old_weights_are_there_to_go_back_to(world):
     assert any("rollback" in one for one in found)
     hold(old, wave.replica)
     assert about_weights(wave_refusals(rollout, wave)) == []
+
+
+def image_of(release: Release) -> Image:
+    pinned = release.content["image"]
+    found, _is_new = Image.objects.get_or_create(
+        digest=pinned["digest"], defaults={"name": pinned["name"]}
+    )
+    return found
+
+
+def hold_image(release: Release, unit: Replica, state: str) -> None:
+    for node in Node.objects.filter(memberships__replica=unit):
+        ImageHolding.objects.update_or_create(
+            node=node, image=image_of(release), defaults={"state": state}
+        )
+
+
+def about_images(reasons) -> list[str]:
+    return [words for one in reasons if "IMG-" in (words := said(one))]
+
+
+def test_the_image_is_asked_for_once_somebody_pulled_it(world):
+    unit = Replica.objects.get(name="glm52-r1")
+    assert about_images(place_refusals(replica=unit, release=world.new)) == []
+    image_of(world.new)
+    found = about_images(place_refusals(replica=unit, release=world.new))
+    assert "is not known to hold image IMG-" in found[0]
+    hold_image(world.new, unit, "pulling")
+    assert "(pulling)" in about_images(place_refusals(replica=unit, release=world.new))[0]
+    hold_image(world.new, unit, "ready")
+    assert about_images(place_refusals(replica=unit, release=world.new)) == []
+
+
+def test_a_wave_waits_until_the_old_image_is_there_to_go_back_to(world):
+    pinned = dict(world.old.content["image"], digest=f"sha256:{'0' * 64}")
+    old = Release.objects.create(
+        pool=world.pool, title="before", state="superseded", content_sha256="b" * 64,
+        content=dict(world.old.content, image=pinned),
+    )  # fmt: skip
+    wave = make_rollout(world).waves.exclude(replica=None).first()
+    wave.old_release = old
+    hold_image(world.new, wave.replica, "ready")
+    hold_image(old, wave.replica, "failed")
+    found = about_images(wave_refusals(wave.rollout, wave))
+    assert found
+    assert all("which a rollback to" in one for one in found)
+    hold_image(old, wave.replica, "ready")
+    assert about_images(wave_refusals(wave.rollout, wave)) == []
+
+
+def test_the_guard_asks_the_database_as_often_for_one_node_as_for_many(
+    world, django_assert_num_queries
+):
+    artefact_of(world.new)
+    image_of(world.new)
+    nodes = list(Node.objects.select_related("host"))
+    for some in (nodes[:1], nodes):
+        with django_assert_num_queries(4):
+            weights_refusals(world.new, some)

@@ -33,6 +33,7 @@ from fleet.rules import policy
 from fleet.rules.fanout import Limits
 from fleet.rules.hostkeys import fingerprint
 from fleet.services.acceptances import acceptance_start
+from fleet.services.images import image_pull
 from fleet.services.imports import import_read
 from fleet.services.network import net_run_start
 from fleet.services.probes import probe_start
@@ -251,6 +252,25 @@ def a_holding_to_verify() -> Write:
     Holding.objects.update(state="ready")
     where = {"name": artefact.public_id, "node": "h100-001"}
     return Write(("holding.verify",), where, {"act": "verify"})
+
+
+# -- container images
+
+IMAGE_REF = f"registry.internal/vllm@sha256:{'e' * 64}"
+
+
+@write("image-pull")
+def an_image_to_pull() -> Write:
+    a_node()
+    return Write(("image.pull",), fields={"ref": IMAGE_REF, "nodes": "h100-001"}, said="image.pull")
+
+
+@write("image-act")
+def an_image_to_verify() -> Write:
+    found = image_pull(ref=IMAGE_REF, nodes=[a_node()], actor=make_actor("bo"))
+    found.holdings.update(state="ready")
+    where = {"name": found.public_id, "node": "h100-001"}
+    return Write(("image.verify",), where, {"act": "verify"})
 
 
 # -- golden profiles

@@ -63,6 +63,22 @@ def test_a_distribution_shows_each_node_its_parent_its_rate_and_why(ana, scene):
     assert "Heal h100-001" not in text
 
 
+def test_the_bar_counts_verified_bytes_and_names_the_file_that_is_copied(ana, scene):
+    artefact, run = scene
+    manifest = [
+        dict(one, size=97 if one["name"] == "model-a.safetensors" else 1)
+        for one in artefact.manifest
+    ]
+    WeightsArtefact.objects.update(manifest=manifest, total_bytes=100)
+    Holding.objects.filter(state="copying").update(file_now="model-a.safetensors", bytes_done=3)
+    text = ana.get(f"/distributions/{run.public_id}/").content.decode()
+    assert "3 B of 100 B verified, 3 %" in text, "three small files of four are verified"
+    assert "100 B of 100 B verified, 100 %" in text
+    assert '<span class="mono" id="tf-h100-002">model-a.safetensors</span>' in text
+    Holding.objects.filter(state="copying").update(state="verifying")
+    assert "tf-h100-002" not in ana.get(f"/distributions/{run.public_id}/").content.decode()
+
+
 def test_a_viewer_sees_the_buttons_with_the_reason_why_not(signed_in, scene):
     text = signed_in("chen").get(f"/distributions/{scene[1].public_id}/").content.decode()
     assert "Needs role operator" in text

@@ -92,6 +92,7 @@ class Command(BaseCommand):
             f"{len(lines)} nodes, launch x{status['scales']['launch']:g}, "
             f"watch x{status['scales']['watch']:g}, unknown calls: {status['unknown']}; "
             + gateway_words(status["gateway"])
+            + "; store {daemon} at {address} {port}".format_map(status["store"])
         )
         return status, "\n".join(lines)
 

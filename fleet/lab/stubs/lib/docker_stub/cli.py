@@ -26,12 +26,16 @@ def _dispatch(argv: list[str]) -> int:
         from . import run
 
         return run.run(words)
-    if verb in ("inspect", "images", "pull") or (noun == "image" and verb == "ls"):
+    if verb == "pull":
+        from . import pull
+
+        return pull.pull(words)
+    if verb in ("inspect", "images") or (noun == "image" and verb == "ls"):
         from . import describe
 
         if verb == "inspect":
             return describe.inspect(words, noun)
-        return describe.pull(words) if verb == "pull" else describe.list_images(words)
+        return describe.list_images(words)
     from . import verbs
 
     table = {

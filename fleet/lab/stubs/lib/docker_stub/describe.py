@@ -180,15 +180,3 @@ def list_images(argv: list[str]) -> int:
         }
         say(short if flags.has("quiet") else plain_json.write(row))
     return 0
-
-
-def pull(argv: list[str]) -> int:
-    """Answer `docker pull REF` for an image that is here; anything else is unknown upstream."""
-    if len(argv) != 1:
-        raise Refusal('"docker pull" requires exactly 1 argument.')
-    image = find_image(argv[0])
-    if image is None:
-        raise Refusal(f"Error response from daemon: manifest for {argv[0]} not found: "
-                      "manifest unknown: manifest unknown")  # fmt: skip
-    say(f"Digest: {image['digest']}\nStatus: Image is up to date for {argv[0]}\n{argv[0]}")
-    return 0

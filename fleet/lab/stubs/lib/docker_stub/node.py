@@ -44,19 +44,38 @@ def note_unknown(argv: list[str]) -> None:
         file.write(f"{os.environ.get('NODE_NAME', '?')} docker {' '.join(argv)}\n")
 
 
-def images() -> list[dict]:
-    """Return the images that this node holds."""
+def registry() -> list[dict]:
+    """Return the images that the registry has."""
     folder = os.path.join(LAB, "store", "images")
     return [read_json(os.path.join(folder, name)) for name in sorted(os.listdir(folder))]
 
 
-def find_image(ref: str) -> dict | None:
-    """Return the image of a reference; with a digest the tag does not count, as in docker."""
+def images() -> list[dict]:
+    """Return the images that this node holds: those of the registry that are not marked as absent."""
+    return [image for image in registry() if not os.path.exists(absent_path(image))]
+
+
+def absent_path(image: dict) -> str:
+    """Return the file that says that this node lacks an image."""
+    return os.path.join(NODE_DIR, "docker", "absent", image["tag"])
+
+
+def faults(name: str) -> list[dict]:
+    """Return the arguments of each fault of this name on the node."""
+    rows = read_json(os.path.join(NODE_DIR, "faults.json"), [])
+    return [row.get("args", {}) for row in rows if row.get("name") == name]
+
+
+def find_image(ref: str, among: list[dict] | None = None) -> dict | None:
+    """Return the image of a reference; with a digest the tag does not count, as in docker.
+
+    `among`: the images to look through, those of the node when it is None.
+    """
     name, _, digest = ref.partition("@")
     repository, colon, tag = name.rpartition(":")
     if not colon or "/" in tag:
         repository, tag = name, "latest"
-    for image in images():
+    for image in images() if among is None else among:
         if ref in (image["id"], image["id"].removeprefix("sha256:")[:12]):
             return image
         if image["repository"] == repository and (
