@@ -88,6 +88,7 @@ TABLE = (
             Sign("view/lsblk.json", r'(?s)\A(?!.*nvme2n1).*"nvme1n1"'),
             Sign("view/disks", r" 11544872091648$"),
         ),
+        also=("view/rates",),
         outlives_boot=True,
     ),
     Fault(

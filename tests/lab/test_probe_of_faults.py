@@ -40,6 +40,8 @@ SHOWS: dict[str, set[str]] = {
     "nic.miswired": {"topo", "nic_matrix"},
     "numa.misbind": {"topo", "nic_matrix"},
     "gid.wrong": {"gids"},
+    "gid.shifted": {"gids"},
+    "net.hang": set(),
     "mtu.mismatch": {"rdma_ports", "link_mtu"},
     "net.loss": {"rdma_counters"},
     "net.retransmits": {"rdma_counters"},
