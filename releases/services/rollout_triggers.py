@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
+from fleet.execution.clock import database_now
 from fleet.execution.models import Scrape
 from fleet.rules.message import say
 from releases.models import Endpoint, Launch, Rollout
@@ -30,7 +30,7 @@ def triggers_judge(rollout: Rollout) -> str:
     Before any unit has the new release there is nothing to judge, and no row.
     """
     launches = new_launches(rollout)
-    now = timezone.now()
+    now = database_now()
     before = rollout.counted, rollout.triggers
     rollout.counted = _window(rollout.counted, _counts(launches), now)
     found = _judged(rollout, launches, now) if launches else []
@@ -52,7 +52,7 @@ def triggers_judge(rollout: Rollout) -> str:
 def window_restart(rollout: Rollout) -> None:
     """Forget what was counted: a person has judged it."""
     Rollout.objects.filter(pk=rollout.pk).update(
-        counted=[_sample(_counts(new_launches(rollout)), timezone.now())]
+        counted=[_sample(_counts(new_launches(rollout)), database_now())]
     )
 
 
