@@ -7,7 +7,6 @@ from django.db import connection
 from django.utils import timezone
 from test_gates_service import ready_launch, start
 
-from fleet.execution import clock
 from fleet.execution.clock import database_now
 from fleet.execution.moves import commands_claim, commands_release_expired
 from fleet.models import AcceptanceRun, NodeAcceptance
@@ -54,13 +53,6 @@ def test_the_time_is_the_databases_whatever_the_host_says(skew, span):
     skew(span)
     for _ in range(3):
         assert abs(database_now() - by_database()) < timedelta(seconds=30)
-
-
-def test_a_reading_is_asked_for_again_after_its_time(monkeypatch):
-    database_now()
-    monkeypatch.setattr(clock, "ASK_AGAIN_S", 0.0)
-    monkeypatch.setattr(clock._last, "at", database_now() - timedelta(days=1))
-    assert abs(database_now() - by_database()) < timedelta(seconds=30)
 
 
 @pytest.mark.parametrize("span", [SLOW, FAST])
