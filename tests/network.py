@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from django.utils import timezone
@@ -28,8 +29,18 @@ validation: 1 graph: 0
 SIZE = 8 << 30
 
 
-def curve_text(a: str, b: str, busbw: float = GOLD_GBS, via: str = "NET/IB/0/GDRDMA") -> str:
-    """One all_reduce_perf over both nodes; `via` empty: no NCCL lines at all."""
+def curve_text(
+    a: str,
+    b: str,
+    busbw: float = GOLD_GBS,
+    via: str = "NET/IB/0/GDRDMA",
+    *,
+    odd: Mapping[int, tuple[str, str]] = MappingProxyType({}),
+) -> str:
+    """One all_reduce_perf over both nodes; `via` empty: no NCCL lines at all.
+
+    `odd`: what a rank says otherwise, as (words, other words) put into its lines.
+    """
     ranks = [(rank, (a, b)[rank // 8], rank % 8) for rank in range(16)]
     devices = "".join(
         f"#  Rank {rank:>2} Group  0 Pid {100 + rank:>6} on {node:>10} device {card:>2} [0000:1a:00] NVIDIA H100\n"
@@ -41,9 +52,15 @@ def curve_text(a: str, b: str, busbw: float = GOLD_GBS, via: str = "NET/IB/0/GDR
         comm = f"comm 0x5{rank:011x} rank {rank} nranks 16 cudaDev {card} nvmlDev {card} busId 1a000 commId 0xaa"
         network = via.split("/")[1]
         other = (rank + 8) % 16
-        lines += f"{head}Using network {network}\n{head}ncclCommInitRank {comm} - Init START\n"
-        lines += f"{head}Channel 00/0 : {rank}[{card}] -> {other}[{card}] [send] via {via}\n"
-        lines += f"{head}ncclCommInitRank {comm} - Init COMPLETE\n"
+        cards = " ".join(f"[{at}]{name}:1/RoCE" for at, name in enumerate(HCAS))
+        mine = f"{head}Bootstrap: Using bond0:10.0.0.{rank + 1}<0>\n"
+        mine += f"{head}NCCL_IB_GID_INDEX set by environment to 3.\n"
+        if network == "IB":
+            mine += f"{head}NET/IB : Using {cards} [RO]; OOB bond0:10.0.0.{rank + 1}<0>\n"
+        mine += f"{head}Using network {network}\n{head}ncclCommInitRank {comm} - Init START\n"
+        mine += f"{head}Channel 00/0 : {rank}[{card}] -> {other}[{card}] [send] via {via}\n"
+        mine += f"{head}ncclCommInitRank {comm} - Init COMPLETE\n"
+        lines += mine.replace(*odd[rank]) if rank in odd else mine
     algbw = busbw / 1.875
     cell = f"{SIZE / algbw / 1e3:>9.1f} {algbw:>7.2f} {busbw:>7.2f}       0"
     row = f"{SIZE:>12}  {SIZE // 4:>12}     float     sum      -1 {cell} {cell}\n"

@@ -6,9 +6,9 @@ is unknown is not measured. The checks themselves are acceptance_checks.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from fleet.rules.message import say
@@ -107,6 +107,7 @@ class NodeSeen:
     """All that a node's acceptance is judged by. `differences` and `gold` None: there is no golden profile.
 
     `pins`: the releases whose matrix the node must meet; empty when none is known. `profile`: its public name.
+    `answered_at`: up to when a person has answered for the node by lifting a hold of acceptance with a reason.
     """
 
     expected_gpus: int
@@ -118,6 +119,7 @@ class NodeSeen:
     differences: Sequence[DifferenceSeen] | None = None
     gold: Mapping[str, Gold] | None = None
     profile: str = ""
+    answered_at: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -167,6 +169,18 @@ def _summary(named: Sequence[Check]) -> str:
     if len(named) == 1:
         return named[0].found
     return say("%(found)s; %(n)s more", found=named[0].found, n=len(named) - 1)
+
+
+def asks_a_person(checks: Iterable[Mapping[str, Any]]) -> str:
+    """Return what a person must answer before the node may be used; empty when nothing is asked."""
+    return next(
+        (
+            str(check["found"])
+            for check in checks
+            if check["name"] == "xid" and check["verdict"] == MARGINAL
+        ),
+        "",
+    )
 
 
 def identity_of(values: Mapping[str, Any]) -> dict[str, Any]:

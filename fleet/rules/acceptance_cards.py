@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fleet.readings.kernel_log.classes import xid_class, xid_name
+from fleet.readings.kernel_log.classes import xid_name
 from fleet.readings.nvidia_smi.throttle import HARMLESS, REASON_BITS
-from fleet.rules.acceptance import FAIL, CardRead, Check, NodeSeen
+from fleet.rules import xids
+from fleet.rules.acceptance import FAIL, MARGINAL, CardRead, Check, NodeSeen
 from fleet.rules.acceptance_parts import (
     PROBE_AGAIN,
     TAKE_GOLD,
@@ -26,8 +27,6 @@ from fleet.rules.acceptance_parts import (
 )
 from fleet.rules.message import say
 
-# A program ended badly, or the driver took a note: neither says that the card is bad.
-EXPLAINED_XIDS = frozenset({"app", "info"})
 # A card at its power limit under load is as it should be (design, table of clock reasons).
 POWER_CAP = "sw_power_cap"
 NVLINK_KEYS, PATH_KEYS = ("nvlink_matrix", "topo"), ("nic_matrix", "gpu_numa", "gpu_cpus", "topo")
@@ -122,51 +121,37 @@ def _as_gold(seen: NodeSeen, name: str, expected: str, keys: Sequence[str], fix:
 
 
 def xid(seen: NodeSeen) -> Check:
-    """No Xid that no program explains, and no switch fault. A code that only follows another is explained by it."""
+    """No Xid that asks for a reset or a card, no switch fault, and none that nobody knows: a person decides that."""
     expected = say("no unexplained Xid or SXid since the boot")
     evidence = raw_of(seen, "xids", "sxids")
     rows, why = read_of(seen, "xids")
     switches, why_not = read_of(seen, "sxids")
-    codes = [_code(row) for row in rows or ()]
-    bad = _unexplained([code for code in codes if code is not None])
-    if bad:
-        found = several([f"Xid {code} ({xid_name(code)})" for code in bad])
-        return failed(
-            "xid",
-            expected,
-            found,
-            say("Explain it by the Xid catalogue, then reset or replace."),
-            evidence,
-        )
-    if switches:
-        found = several([f"SXid {_code(row)}" for row in switches])
-        return failed(
-            "xid",
-            expected,
-            found,
-            say("A switch fault concerns the whole node: reset its fabric."),
-            evidence,
-        )
+    rows = rows or ()
+    found = xids.events(rows, answered_at=seen.answered_at)
+    if bad := xids.still_open(found, "hardware", "reset"):
+        return failed("xid", expected, _codes(bad), xids.action_for(found, bad), evidence)
+    if faults := [row for row in switches or () if not xids.is_answered(row, seen.answered_at)]:
+        told = several([f"SXid {xids.code_of(row)}" for row in faults])
+        fix = say("A switch fault concerns the whole node: reset its fabric.")
+        return failed("xid", expected, told, fix, evidence)
     if why or why_not:
         return unknown("xid", expected, why or why_not, PROBE_AGAIN, evidence)
-    if None in codes:
-        return unknown(
-            "xid", expected, say("an Xid whose code was not read"), PROBE_AGAIN, evidence
-        )
-    found = say("%(n)s, all explained by a program", n=len(codes)) if codes else say("none")
-    return passed("xid", expected, found, evidence)
+    if len(found) < len(rows):
+        told = say("an Xid whose code was not read")
+        return unknown("xid", expected, told, PROBE_AGAIN, evidence)
+    if asked := xids.still_open(found, "ask"):
+        return Check("xid", MARGINAL, expected, _codes(asked), xids.ENDS["ask"], evidence)
+    if not found and not switches:
+        return passed("xid", expected, say("none"), evidence)
+    told = say(
+        "%(n)s, all explained by a program or answered by a person",
+        n=len(found) + len(switches or ()),
+    )
+    return passed("xid", expected, told, evidence)
 
 
-def _unexplained(codes: Sequence[int]) -> list[int]:
-    classes = {code: xid_class(code) for code in codes}
-    has_cause = any(kind in EXPLAINED_XIDS for kind in classes.values())
-    fine = EXPLAINED_XIDS | ({"follow"} if has_cause else frozenset())
-    return [code for code, kind in classes.items() if kind not in fine]
-
-
-def _code(row: Any) -> int | None:
-    code = row.get("code") if isinstance(row, dict) else row
-    return code if isinstance(code, int) and not isinstance(code, bool) else None
+def _codes(codes: Sequence[int]) -> str:
+    return several([f"Xid {code} ({xid_name(code)})" for code in codes])
 
 
 def ecc(seen: NodeSeen) -> Check:

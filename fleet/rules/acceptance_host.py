@@ -161,7 +161,7 @@ def clock(seen: NodeSeen) -> Check:
 
 
 def _milliseconds(seconds: float) -> str:
-    return f"{seconds * 1000:.3g} ms"
+    return f"{seconds:.4g} s" if abs(seconds) >= 1 else f"{seconds * 1000:.3g} ms"
 
 
 def image(seen: NodeSeen) -> Check:

@@ -189,7 +189,7 @@ def _words(wiring: Wiring) -> list[str]:
 
 def curve_argv(wiring: Wiring, a: End, b: End, limit_s: float) -> list[str]:
     """Return layer 3: one all-reduce over 16 cards through all sizes, with the lines that prove the transport."""
-    words = _mpirun(wiring, a, b, {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"})
+    words = _mpirun(wiring, a, b, {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,ENV"})
     words += ["all_reduce_perf", "-b", CURVE_FROM, "-e", CURVE_TO, "-f", "2", "-g", "1"]
     return _loop(0, limit_s, words)
 

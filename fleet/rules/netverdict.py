@@ -18,6 +18,7 @@ from fleet.readings.reach import Ping, Route, parse_ping, parse_route
 from fleet.readings.report import Report
 from fleet.readings.verdicts.ib_write_bw import report_ib_write_bw
 from fleet.readings.verdicts.nccl_tests import report_nccl_tests
+from fleet.rules import netranks
 from fleet.rules.message import foreign, say
 from fleet.rules.netpairs import golden_ratio
 from fleet.rules.netscripts import ONE, TWO, Part, Wiring
@@ -208,9 +209,16 @@ def _beside_golden(
 
 
 def judge_collective(
-    parts: Sequence[Part], names: tuple[str, str], golden: Golden, bar: float = BAR
+    parts: Sequence[Part],
+    names: tuple[str, str],
+    golden: Golden,
+    bar: float = BAR,
+    wirings: tuple[Wiring, Wiring] | None = None,
 ) -> Layer:
-    """Layer 3: the table of nccl-tests beside the golden pair, and which network its NCCL lines prove."""
+    """Layer 3: the table of nccl-tests beside the golden pair, and which network its NCCL lines prove.
+
+    `wirings`: what the network matrix says of both nodes; every rank's lines must say the same.
+    """
     runs = [part for part in parts if part.kind == "loop"]
     if len(runs) != 1 or not runs[0].is_whole:
         return unknown_layer(COLLECTIVE, say("No whole output of nccl-tests."))
@@ -220,21 +228,27 @@ def judge_collective(
             COLLECTIVE, [Said(FAIL, say("The collective hung: it did not end in its time."))]
         )
     report = report_nccl_tests(BytesIO(part.text.encode()))
+    proofs = netranks.judge_ranks(part.text, names, wirings)
     proof = judge_transport(report.values, names)
     busbw = _busbw(report.values)
     values = _collective_values(report, busbw)
     if report.verdict == FAIL or part.rc:
         why = Said(FAIL, say("nccl-tests: %(why)s", why=foreign(_first_line(report, part))))
-        return _layer(COLLECTIVE, [why, proof], values)
+        return _layer(COLLECTIVE, [why, proof, *_said(proofs)], values)
     if busbw is None or not report.complete:
         why = Said(UNKNOWN, say("nccl-tests: %(why)s", why=foreign(report.summary)))
-        return _layer(COLLECTIVE, [why, proof])
+        return _layer(COLLECTIVE, [why, proof, *_said(proofs)])
     rows = [_beside_golden(say("Bus bandwidth"), busbw, golden.busbw, golden, bar, "GB/s"), proof]
+    rows += _said(proofs)
     doubts = [one.text for one in report.findings if one.severity == "warn"]
     if report.verdict != PASS and proof.verdict != FAIL:
         why_not = foreign((doubts or [report.summary])[0])
         rows.append(Said(UNKNOWN, say("nccl-tests: %(why)s", why=why_not)))
     return _layer(COLLECTIVE, rows, values)
+
+
+def _said(proofs: Iterable[tuple[str, str]]) -> list[Said]:
+    return [Said(verdict, text) for verdict, text in proofs]
 
 
 def _collective_values(report: Report, busbw: float | None) -> dict[str, Any]:

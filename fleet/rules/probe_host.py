@@ -115,6 +115,8 @@ def _events(log: KernelReader, lines: list[str]) -> dict[str, Any]:
                 "text": group.text,
                 "count": group.lines,
                 "at": at(group.first_line),
+                "last_at": at(group.last_line),
+                **({"action": group.action} if group.action else {}),
             }
             for group in log.xids.by_code()
         ],

@@ -9,16 +9,17 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef, Q
+from django.db.models import Exists, F, Max, OuterRef, Q
 from django.db.models.fields.json import KT
 from django.db.models.functions import Now
-from django.utils import timezone
 
 from fleet.doorbell import ring
+from fleet.execution.clock import database_now
 from fleet.execution.models import Command
 from fleet.models import Evidence, Fact, GoldenProfile, Hold, Node, NodeAcceptance
 from fleet.rules import acceptance as rules
@@ -62,7 +63,7 @@ def judged(rows: Sequence[NodeAcceptance]) -> dict[int, Verdict]:
     _store(rows, told)
     nodes = [row.node for row in rows]
     facts, cards = _facts_of(nodes), cards_of(nodes)
-    profiles = _profiles_of(nodes)
+    profiles, answered = _profiles_of(nodes), _answered(nodes)
     found = {}
     for row in rows:
         read, mine = facts[row.node_id], told[row.pk]
@@ -79,6 +80,7 @@ def judged(rows: Sequence[NodeAcceptance]) -> dict[int, Verdict]:
             allreduce=replace(mine.allreduce, evidence=evidence.get((row.pk, "allreduce"), "")),
             disk_read=replace(mine.disk_read, evidence=evidence.get((row.pk, "disk_read"), "")),
             pins=pins_seen(row),
+            answered_at=answered.get(row.node_id),
             **_gold(profile, read),
         )
         found[row.pk] = judge(seen)
@@ -97,7 +99,7 @@ def verdicts_settle(
         .filter(pk__in=[row.node_id for row in rows])
         .order_by("pk")
     }
-    now = timezone.now()
+    now = database_now()
     for row in rows:
         verdict = verdicts[row.pk]
         row.verdict, row.summary = verdict.verdict, storable(verdict.summary)
@@ -141,7 +143,7 @@ def acceptances_void(limit: int = BATCH) -> int:
     if not rows:
         return 0
     facts = _facts_of([row.node for row in rows])
-    now = timezone.now()
+    now = database_now()
     voided = [row for row in rows if _void(row, facts[row.node_id], now)]
     for row in rows:
         row.compared_at = now
@@ -189,12 +191,25 @@ def _with_look(row: NodeAcceptance, read: Mapping[str, Read], told: Told) -> dic
 
 
 def _facts_of(nodes: Sequence[Node]) -> dict[int, dict[str, Read]]:
-    now, found = timezone.now(), defaultdict[int, dict[str, Read]](dict)
+    now, found = database_now(), defaultdict[int, dict[str, Read]](dict)
     for fact in Fact.objects.filter(node__in=nodes).order_by():
         found[fact.node_id][fact.key] = Read(
             fact.value, fact.expires_at <= now, fact.problem, fact.source_id, fact.section
         )
     return found
+
+
+def _answered(nodes: Sequence[Node]) -> dict[int, datetime]:
+    """Return up to when a person has answered for each node: when the newest hold was made that one of them lifted.
+
+    What the kernel told after that hold was made, whoever lifted it did not see in its acceptance.
+    """
+    rows = (
+        Hold.objects.filter(node__in=nodes, owner=ACCEPTANCE)
+        .exclude(lifted_at=None)
+        .exclude(lifted_by__startswith="rule:")
+    )
+    return dict(rows.values_list("node").annotate(at=Max("created_at")).order_by())
 
 
 def _profiles_of(nodes: Sequence[Node]) -> dict[tuple[str, str], GoldenProfile]:
@@ -286,7 +301,9 @@ def _moves(rows: Sequence[NodeAcceptance], nodes: Mapping[int, Node], own: set[i
 
 
 def _holds(rows: Sequence[NodeAcceptance], nodes: Mapping[int, Node]) -> None:
-    """Hold what was rejected, with its newest reason; lift this rule's own hold of what was accepted."""
+    """Hold what was rejected, with its newest reason, and what a person is asked about; lift this rule's own hold
+    of what was accepted.
+    """
     actor = rule_actor(ACCEPTANCE)
     live = Hold.objects.filter(node__in=list(nodes), owner=ACCEPTANCE, lifted_at=None)
     by_verdict: dict[str, list[Hold]] = defaultdict(list)
@@ -295,7 +312,13 @@ def _holds(rows: Sequence[NodeAcceptance], nodes: Mapping[int, Node]) -> None:
         row = by_node[hold.node_id]
         if row.verdict == rules.ACCEPTED or hold.reason != row.summary:
             by_verdict[row.verdict].append(hold)
-    reasons = {row.node_id: row.summary for row in rows if row.verdict == rules.REJECTED}
+    reasons = {
+        row.node_id: rules.asks_a_person(row.checks)
+        for row in rows
+        if row.verdict != rules.REJECTED
+    }
+    reasons |= {row.node_id: row.summary for row in rows if row.verdict == rules.REJECTED}
+    reasons = {node_id: reason for node_id, reason in reasons.items() if reason}
     if over := by_verdict[rules.ACCEPTED]:
         holds_lift(holds=over, reason=say("Accepted again."), actor=actor)
     if stale := by_verdict[rules.REJECTED]:

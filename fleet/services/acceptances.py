@@ -14,11 +14,11 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
-from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from fleet.doorbell import ring
 from fleet.execution import states
+from fleet.execution.clock import database_now
 from fleet.execution.faults import fault_point
 from fleet.models import AcceptanceRun, Node, NodeAcceptance
 from fleet.rules.acceptance import not_measured
@@ -53,7 +53,7 @@ def acceptance_start(*, nodes: Sequence[Node], actor: Actor, user: Any = None) -
     run = AcceptanceRun.objects.create(
         requested_by=user,
         scope=probes.scope,
-        deadline_at=timezone.now() + timedelta(seconds=RUN_S / settings.TIME_SCALE),
+        deadline_at=database_now() + timedelta(seconds=RUN_S / settings.TIME_SCALE),
     )
     NodeAcceptance.objects.bulk_create(
         NodeAcceptance(run=run, node_id=probe.node_id, probe=probe) for probe in probes.nodes.all()
@@ -118,7 +118,7 @@ def acceptances_advance(limit: int = BATCH) -> int:
     )
     if not rows:
         return 0
-    late = [row for row in rows if row.run.deadline_at <= timezone.now()]
+    late = [row for row in rows if row.run.deadline_at <= database_now()]
     silent = {row.pk: why for row in rows if (why := _silence(row))}
     asked = [row for row in rows if row.look_id is None and row.pk not in silent]
     asked = [row for row in asked if row not in late]
@@ -171,7 +171,7 @@ def _silence(row: NodeAcceptance) -> str:
     """Say why the probe of a row told nothing; empty when it did, or is not over."""
     probe = row.probe
     if probe is None or probe.settled_at is None:
-        is_late = row.run.deadline_at <= timezone.now()
+        is_late = row.run.deadline_at <= database_now()
         return say("The node was not probed before the deadline.") if is_late else ""
     if any(isinstance(one, dict) and one.get("check") == "connection" for one in probe.findings):
         return probe.summary

@@ -8,10 +8,10 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import Q
 from django.db.models.functions import Coalesce, Now
-from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from fleet.doorbell import ring
+from fleet.execution.clock import database_now
 from fleet.execution.models import Host
 from fleet.models import Brake, Node, Replica
 from fleet.rules.brake import WINDOW_S, Turned, judge
@@ -30,7 +30,7 @@ def brake_judge(now: datetime | None = None, turning: Replica | None = None) -> 
     `turning` is a unit that a rule is about to take down: it counts before anything is done to it, so that
     one tick cannot take down more than the brake allows.
     """
-    now = now or timezone.now()
+    now = now or database_now()
     if turning is not None:
         _wait_for_turn()
     if on := brake_now():

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from django.utils import timezone
 from django.utils.translation import gettext as _
 
+from fleet.execution.clock import database_now
 from fleet.models import Holding
 from fleet.rules.holdings import HOLDING_MOVES
 from fleet.rules.refusals import Conflict
@@ -49,7 +49,7 @@ class HoldingMove:
 
 def holdings_move(moves: Iterable[HoldingMove]) -> int:
     """Write these rows with one statement; return how many changed state. Raises Conflict when there is no way."""
-    rows, changed, now = [], 0, timezone.now()
+    rows, changed, now = [], 0, database_now()
     for move in moves:
         row, to = move.holding, str(move.to)
         if to != row.state:

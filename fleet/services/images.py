@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.db import transaction
-from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from fleet.doorbell import ring
+from fleet.execution.clock import database_now
 from fleet.models import Image, ImageHolding, Node
 from fleet.rules import images as rules
 from fleet.rules.message import say
@@ -107,7 +107,7 @@ def image_act(*, holding: ImageHolding, act: str, actor: Actor, user: Any = None
 
 def want_again(row: ImageHolding, *, is_check_only: bool) -> None:
     """Let a locked row begin anew; the caller saves it. What was verified before is not known any more."""
-    row.state, row.state_at, row.stop_for = rules.WANTED, timezone.now(), ""
+    row.state, row.state_at, row.stop_for = rules.WANTED, database_now(), ""
     row.is_check_only, row.subject, row.verified_at = is_check_only, None, None
     row.explanation = say("Waits to be checked.") if is_check_only else say("Waits for its turn.")
 
@@ -117,7 +117,7 @@ def _stop(row: ImageHolding, actor: Actor) -> None:
     if row.state == rules.PULLING:
         row.stop_for = rules.FAILED
     else:
-        row.state, row.state_at = rules.FAILED, timezone.now()
+        row.state, row.state_at = rules.FAILED, database_now()
 
 
 def _want(image: Image, nodes: Sequence[Node]) -> int:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from django.utils import timezone
-
 from fleet.doorbell import ring
 from fleet.execution import states
+from fleet.execution.clock import database_now
 from fleet.execution.dispatch import command_dispatch, subject_create
 from fleet.execution.models import Command, Host
 from fleet.execution.output import command_sections
@@ -165,7 +164,7 @@ def _judge(row: ImageHolding, steps: Steps) -> bool:
 def _move(row: ImageHolding, to: str, why: str) -> None:
     if to not in rules.MOVES[row.state]:
         raise ValueError(f"image holding {row.pk}: {row.state} cannot become {to}")
-    row.state, row.explanation, row.stop_for, row.state_at = to, why, "", timezone.now()
+    row.state, row.explanation, row.stop_for, row.state_at = to, why, "", database_now()
 
 
 def _purpose(row: ImageHolding, step: str) -> str:

@@ -295,7 +295,8 @@ def _layers(run: NetRun, pair: NetPair) -> Iterable[Layer]:
         yield _or_why(layer, parts, why)
     if netverdict.COLLECTIVE in wanted:
         parts, why = _printed(pair, netrun.CURVE)
-        layer = netverdict.judge_collective(parts, (pair.a.name, pair.b.name), golden, run.bar)
+        names = (pair.a.name, pair.b.name)
+        layer = netverdict.judge_collective(parts, names, golden, run.bar, (here, there))
         yield netverdict.with_said(_or_why(layer, parts, why), again)
     if netverdict.TOGETHER in wanted:
         parts, why = _printed(pair, netrun.LOOP)

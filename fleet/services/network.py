@@ -13,10 +13,10 @@ from typing import Any
 from django.db import IntegrityError, InterfaceError, OperationalError, transaction
 from django.db.models import F
 from django.db.models.functions import Now
-from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from fleet.doorbell import ring
+from fleet.execution.clock import database_now
 from fleet.execution.models import Host
 from fleet.models import Hold, Member, NetPair, NetRun, NetSeat, Node, Replica
 from fleet.rules import netpairs, netrun, netverdict
@@ -205,7 +205,7 @@ def net_run_cancel(*, run: NetRun, reason: str, actor: Actor, user: Any = None) 
     run = NetRun.objects.select_for_update(of=("self",)).get(pk=run.pk)
     if run.state not in netrun.OPEN:
         raise Conflict(_("%(run)s has ended already.") % {"run": run})
-    now = timezone.now()
+    now = database_now()
     for pair in _pairs(run).exclude(step=netrun.DONE):
         pair_cancel(run, pair, now)
     _end(run, netrun.CANCELLED, say("Cancelled: %(reason)s", reason=reason.strip()), actor, reason)
@@ -235,7 +235,7 @@ def net_run_advance(pk: int) -> bool:
     run = rows.filter(pk=pk, state__in=netrun.OPEN).first()
     if run is None:
         return False
-    now = timezone.now()
+    now = database_now()
     unfinished = _pairs(run).exclude(step=netrun.DONE)
     number = (
         run.pairs.exclude(step=netrun.DONE)
@@ -339,14 +339,14 @@ def _move(run: NetRun, state: str, why: str) -> None:
     if state != run.state and state not in netrun.NETRUN_MOVES[run.state]:
         raise Conflict(f"{run}: {run.state} does not become {state}")
     run.state, run.explanation, run.version = state, why, F("version") + 1
-    run.state_at = timezone.now()
+    run.state_at = database_now()
     run.save()
     run.refresh_from_db()
     _ring(run)
 
 
 def _end(run: NetRun, state: str, why: str, actor: Actor, reason: str = "") -> None:
-    run.ended_at = timezone.now()
+    run.ended_at = database_now()
     before = run.state
     _move(run, state, why)
     nodes = _nodes(run)

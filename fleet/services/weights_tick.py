@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, fields
 
 from django.db.models import Count, Q
 from django.db.models.functions import Now
-from django.utils import timezone
 
 from fleet.doorbell import ring
+from fleet.execution.clock import database_now
 from fleet.execution.models import Command, Host
 from fleet.models import Distribution, Holding, Node
 from fleet.rules import copier, fanout, holdings
@@ -82,7 +82,7 @@ def _step(
 ) -> dict[int, HoldingMove]:
     """One holding's own step. A fault of ours in one must not keep the others from moving."""
     try:
-        move = holding_steps.step(row, steps, limits, timezone.now())
+        move = holding_steps.step(row, steps, limits, database_now())
     except (ValueError, KeyError, TypeError) as error:
         log.exception("holding %s could not be advanced", row.pk)
         why = say("The console could not go on with it: %(error)s", error=type(error).__name__)

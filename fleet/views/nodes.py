@@ -15,8 +15,9 @@ from django.views.decorators.http import require_safe
 from fleet.execution.output import command_sections
 from fleet.marks import CORDONED, Mark, mark_of
 from fleet.models import Fact, Gpu, Hold, Pool
+from fleet.readings.kernel_log.classes import xid_name
 from fleet.readings.nvidia_smi.throttle import HARMLESS, REASON_BITS
-from fleet.rules import hostkeys
+from fleet.rules import hostkeys, xids
 from fleet.rules.history import is_uuid
 from fleet.rules.message import said
 from fleet.rules.policy import may
@@ -154,7 +155,7 @@ def _gpu(gpu: Gpu, chosen: str, facts: Sequence[Fact], now: datetime) -> dict[st
         "throttle": _throttle(gpu.throttle_reasons),
         "hbm_c": _number(of_card(known(facts, "memory_temperature", now), gpu.index)),
         "remap": _remap(gpu.index, facts, now),
-        "xids": _xids(gpu.bus, known(facts, "xids", now)),
+        "xids": _xids(gpu.bus, known(facts, "xids", now), now),
     }
 
 
@@ -177,14 +178,21 @@ def _remap(index: int, facts: Sequence[Fact], now: datetime) -> dict[str, Any]:
     return {"text": str(rows) if rows else _("none"), "tone": "dim"}
 
 
-def _xids(bus: str, found: Any) -> dict[str, Any]:
-    """The codes that the kernel told of a card; empty when nobody read the log, or which card it is."""
+def _xids(bus: str, found: Any, now: datetime) -> dict[str, Any]:
+    """The codes that the kernel told of a card; empty when nobody read the log, or which card it is.
+
+    A code whose time has passed is shown and no longer marked; the tip says what each one asks for.
+    """
     if not bus or not isinstance(found, list):
-        return {"text": "", "tone": "dim"}
+        return {"text": "", "tone": "dim", "tip": ""}
     place = _slot(bus)
-    codes = [str(row.get("code")) for row in found if _slot(str(row.get("bus"))) == place]
-    told = ", ".join(dict.fromkeys(codes))
-    return {"text": told or _("none"), "tone": "t-crit" if told else "dim"}
+    mine = [one for one in xids.events(found, now=now) if _slot(one.bus) == place]
+    told = ", ".join(dict.fromkeys(str(one.code) for one in mine))
+    tone = "t-warn" if any(not one.is_over for one in mine) else "dim"
+    if xids.still_open(mine, "reset", "hardware"):
+        tone = "t-crit"
+    tips = {one.code: f"{one.code}: {xid_name(one.code)}. {said(one.action, _)}" for one in mine}
+    return {"text": told or _("none"), "tone": tone, "tip": " ".join(tips.values())}
 
 
 def _slot(bus: str) -> str:

@@ -5,12 +5,15 @@ Source: manual A 10.1, 5.2 (transport proof); RELIABILITY.md section 4 (GateRun)
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from fleet.readings.nccl_log.wiring import CardWiring
 from fleet.readings.sse import StreamedAnswer
+from fleet.rules import netwiring
 from fleet.rules.message import foreign, say
+from fleet.rules.netwiring import Wired
 
 QUEUED, RUNNING, PASSED, FAILED = "queued", "running", "passed", "failed"
 INCONCLUSIVE, ERRORED, EXPIRED, CANCELLED = "inconclusive", "errored", "expired", "cancelled"
@@ -88,12 +91,13 @@ def judge_stream(prompt: str, whole: Answer, streamed: StreamedAnswer | None, pr
 
 @dataclass(frozen=True)
 class RankSeen:
-    """What one rank's NCCL lines say: channel lines by transport, and whether set-up ended."""
+    """What one rank says: its channels by transport, whether set-up ended, its network with the lines of it."""
 
     rank: int
     node: str
     transports: dict[str, int]
     is_complete: bool
+    card: CardWiring | None = None
 
 
 @dataclass(frozen=True)
@@ -126,9 +130,15 @@ def transport_plan(content: Mapping[str, Any]) -> TransportPlan | None:
 
 
 def judge_transport(
-    plan: TransportPlan | None, ranks: Iterable[RankSeen], world_size: int
+    plan: TransportPlan | None,
+    ranks: Iterable[RankSeen],
+    world_size: int,
+    wired: Wired | None = None,
 ) -> list[Row]:
-    """Judge every rank of the world: a rank without lines is not proved, a socket is a failure."""
+    """Judge every rank of the world: a rank without lines is not proved, a socket is a failure.
+
+    `wired`: what the signed network matrix put into the environment; cards, interface and GID must be as it says.
+    """
     seen = {one.rank: one for one in ranks}
     if plan is None:
         why = say("the release does not say how its ranks reach other nodes: not proven")
@@ -139,7 +149,21 @@ def judge_transport(
     planned = (
         f"{plan.between}{'/GDRDMA' if plan.gdr else ''}" if plan.between else say("inside the node")
     )
-    return [_rank_row(plan, planned, rank, seen.get(rank)) for rank in range(world_size)]
+    rows = [_rank_row(plan, planned, rank, seen.get(rank)) for rank in range(world_size)]
+    if wired is None or not plan.between:
+        return rows
+    return [_as_wired(row, wired, seen.get(rank)) for rank, row in enumerate(rows)]
+
+
+def _as_wired(row: Row, wired: Wired, seen: RankSeen | None) -> Row:
+    """Hold a rank that would pass against the network matrix; another reason not to pass stays."""
+    if row.verdict != PASSED:
+        return row
+    judged = netwiring.judge_card(wired, seen.card if seen else None)
+    if judged.verdict == netwiring.PASS:
+        return row
+    verdict = FAILED if judged.verdict == netwiring.FAIL else INCONCLUSIVE
+    return replace(row, verdict=verdict, explanation=judged.text)
 
 
 def _transports(seen: RankSeen | None) -> str:
@@ -156,6 +180,8 @@ def _rank_row(plan: TransportPlan, planned: str, rank: int, seen: RankSeen | Non
     network = [name for name in seen.transports if name.startswith("NET/")]
     if bad := [name for name in network if not _is_planned(plan, name)]:
         why = say("%(found)s instead of %(planned)s", found=bad[0], planned=planned)
+        if seen.card is not None and (line := seen.card.transports.get(bad[0])):
+            why = say("%(why)s; %(line)s", why=why, line=netwiring.line_words(line))
         return Row(TRANSPORT, subject, FAILED, planned, found, why)
     if plan.between and not network:
         why = say("no channel between nodes in its lines: not proven")

@@ -12,10 +12,10 @@ from typing import Any
 
 from django.db import transaction
 from django.db.models.functions import Now
-from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from fleet.doorbell import ring
+from fleet.execution.clock import database_now
 from fleet.models import Pool
 from fleet.rules.refusals import Conflict, NeedsReason
 from fleet.services.permits import permit_demand
@@ -136,7 +136,7 @@ def approval_ask(
         ask_reason=reason.strip(),
         needed=subject.pool.approvals_needed if needed is None else needed,
         asked_by=user,
-        expires_at=timezone.now() + VALID_FOR,
+        expires_at=database_now() + VALID_FOR,
     )
     trail_add(
         actor=actor,
@@ -220,7 +220,7 @@ def _demand_open(approval: Approval) -> None:
                 "who": approval.decided_by or "-",
             }
         )
-    if approval.expires_at <= timezone.now():
+    if approval.expires_at <= database_now():
         raise ApprovalRefused(_("This request is older than 24 hours. Let it be asked anew."))
 
 
@@ -283,7 +283,7 @@ def approvals_withdraw(
 
 def _settle(approval: Approval, decision: str, user: Any, reason: str) -> None:
     approval.decision, approval.decided_by = decision, user
-    approval.decided_at, approval.reason = timezone.now(), reason.strip()
+    approval.decided_at, approval.reason = database_now(), reason.strip()
     approval.save(update_fields=["decision", "decided_by", "decided_at", "reason"])
 
 

@@ -12,9 +12,9 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 from django.db.models.functions import Now
-from django.utils import timezone
 
 from fleet.doorbell import ring
+from fleet.execution.clock import database_now
 from fleet.execution.models import Scrape
 from fleet.rules.message import say
 from fleet.services.trail import Actor, rule_actor, trail_add
@@ -59,7 +59,7 @@ def drain_start(
         launch=launch,
         purpose=purpose,
         reason=reason,
-        deadline_at=timezone.now() + timedelta(seconds=deadline_s),
+        deadline_at=database_now() + timedelta(seconds=deadline_s),
         **(_begun() if endpoint else _drained_at_once()),
     )
     trail_add(
@@ -81,7 +81,7 @@ def _begun() -> dict[str, Any]:
 
 
 def _drained_at_once() -> dict[str, Any]:
-    now = timezone.now()
+    now = database_now()
     return {
         "state": Drain.State.DRAINED,
         "explanation": say("It is behind no gateway: nothing was sent to it."),
@@ -177,7 +177,7 @@ def _seen(drain: Drain, endpoint: Endpoint) -> rules.DrainSeen:
         running_by_proxy=endpoint.seen_running,
         running_by_engine=_running_by_engine(drain),
         is_fresh=is_fresh(endpoint.seen_at),
-        is_over_deadline=timezone.now() >= _deadline(drain),
+        is_over_deadline=database_now() >= _deadline(drain),
     )
 
 

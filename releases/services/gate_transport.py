@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
 
 from fleet.execution.models import LogStream
 from fleet.execution.streams import chunk_lines, chunks_after
 from fleet.readings.nccl_log import NcclReader
 from fleet.readings.nccl_log.seats import SeatTally
+from fleet.readings.nccl_log.wiring import CardWiring, WiringReader
+from fleet.rules.netwiring import Wired, wired_from
 from releases.models import Launch, LaunchPosition
 from releases.rules import gates as rules
 
@@ -20,7 +25,8 @@ def transport_rows(launch: Launch, place: LaunchPosition) -> list[rules.Row]:
     per_node = layout["gpus_per_node"]
     plan = rules.transport_plan(launch.release.content)
     mine = range(place.position * per_node, (place.position + 1) * per_node)
-    judged = rules.judge_transport(plan, ranks_seen(place, per_node), mine.stop)
+    wired = _wired(launch.plan["positions"][place.position])
+    judged = rules.judge_transport(plan, ranks_seen(place, per_node), mine.stop, wired)
     return judged[mine.start :]
 
 
@@ -34,18 +40,36 @@ def ranks_seen(place: LaunchPosition, per_node: int) -> list[rules.RankSeen]:
     """Read what each card of a node said about its channels; a card that said nothing is not among them."""
     stream = LogStream.objects.filter(subject=place.subject_id).first()
     reader = NcclReader()
+    wiring = WiringReader()
     for chunk in _first_chunks(stream):
-        reader.feed(line.text.encode() for line in chunk_lines(chunk))
+        lines = list(chunk_lines(chunk))
+        reader.feed(line.text.encode() for line in lines)
+        wiring.feed((line.number, line.text) for line in lines)
     reader.finish()
+    cards = {card.card: card for card in wiring.cards.values()}
     by_card: dict[int, list[SeatTally]] = {}
     for seat in reader.table.seats.values():
         if seat.gpu is not None and seat.gpu < per_node:
             by_card.setdefault(seat.gpu, []).append(seat)
-    return [_rank(place, per_node, card, seats) for card, seats in by_card.items()]
+    return [_rank(place, per_node, card, seats, cards.get(card)) for card, seats in by_card.items()]
+
+
+def _wired(position: Mapping[str, Any]) -> Wired | None:
+    """Return what the signed network matrix said when the launch was planned; None where none was signed.
+
+    The matrix names whole cards behind `=`; a release of old, which might still name some, does not.
+    """
+    words = [after for flag, after in pairwise(position["argv"]) if flag == "-e"]
+    env = dict(word.split("=", 1) for word in words if "=" in word)
+    return wired_from(env) if env.get("NCCL_IB_HCA", "").startswith("=") else None
 
 
 def _rank(
-    place: LaunchPosition, per_node: int, card: int, seats: list[SeatTally]
+    place: LaunchPosition,
+    per_node: int,
+    card: int,
+    seats: list[SeatTally],
+    wiring: CardWiring | None,
 ) -> rules.RankSeen:
     """Join what one card said under all names of its host: none of its channels may be lost."""
     transports: Counter[str] = Counter()
@@ -56,6 +80,7 @@ def _rank(
         node=place.node.name,
         transports=dict(transports),
         is_complete=all(seat.is_complete for seat in seats if seat.transports or seat.begun),
+        card=wiring,
     )
 
 

@@ -11,9 +11,9 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError, transaction
 from django.db.models import F
 from django.db.models.functions import Now
-from django.utils import timezone
 
 from fleet.doorbell import ring
+from fleet.execution.clock import database_now
 from fleet.execution.faults import fault_point
 from fleet.rules.message import say
 from fleet.rules.refusals import RefusedFor
@@ -58,7 +58,7 @@ def gate_start(
         checks=list(checks),
         explanation=say("Waiting for its first tick."),
         requested_by=user,
-        deadline_at=timezone.now() + timedelta(seconds=RUN_S / settings.TIME_SCALE),
+        deadline_at=database_now() + timedelta(seconds=RUN_S / settings.TIME_SCALE),
     )
     trail_add(
         actor=actor,
@@ -138,7 +138,7 @@ def gate_advance(pk: int) -> bool:
     run = rows.filter(pk=pk, state__in=LIVE).first()
     if run is None:
         return False
-    is_open = run.state == rules.RUNNING and timezone.now() < run.deadline_at
+    is_open = run.state == rules.RUNNING and database_now() < run.deadline_at
     added = is_open and run.launch.state == Launch.State.READY and _add_rows(run)
     to, why = rules.decide(_seen(run))
     if to is not None:
@@ -156,7 +156,7 @@ def _locked(**how: bool):
 def _seen(run: GateRun) -> rules.RunSeen:
     return rules.RunSeen(
         state=run.state,
-        now=timezone.now(),
+        now=database_now(),
         deadline_at=run.deadline_at,
         is_launch_ready=run.launch.state == Launch.State.READY,
         launch=run.launch.public_id,

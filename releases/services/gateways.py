@@ -13,10 +13,10 @@ from datetime import timedelta
 from django.conf import settings
 from django.db import transaction
 from django.db.models import QuerySet
-from django.utils import timezone
 
 from fleet.doorbell import ring
 from fleet.execution import states
+from fleet.execution.clock import database_now
 from fleet.execution.models import Command
 from fleet.execution.output import command_sections
 from fleet.models import Replica
@@ -125,7 +125,7 @@ def _is_at_rest(gateway: Gateway) -> bool:
     at = gateway.seen_at
     if at is None or gateway.differences:
         return False
-    if gateway.order is not None and (gateway.order.settled_at or timezone.now()) > at:
+    if gateway.order is not None and (gateway.order.settled_at or database_now()) > at:
         return False
     return not gateway.endpoints.filter(changed_at__gt=at).exists()
 
@@ -240,7 +240,7 @@ def _is_due(command: Command | None) -> bool:
     if command is None:
         return True
     again = timedelta(seconds=AGAIN_S / settings.TIME_SCALE)
-    return command.is_settled and timezone.now() - command.created_at >= again
+    return command.is_settled and database_now() - command.created_at >= again
 
 
 def _waiting(command: Command | None, otherwise: str) -> str:

@@ -2,8 +2,7 @@
 
 from datetime import timedelta
 
-from django.utils import timezone
-
+from fleet.execution.clock import database_now
 from fleet.services.trail import rule_actor
 from releases.models import Launch
 from releases.rules import launch as rules
@@ -21,22 +20,22 @@ def state_enter(launch: Launch, before: str) -> None:
     if launch.state == rules.PREFLIGHT:
         effects.dispatch_preflight(launch)
     elif launch.state == rules.STARTING:
-        deadline = timezone.now() + timedelta(seconds=limits().start_window_s)
+        deadline = database_now() + timedelta(seconds=limits().start_window_s)
         Launch.objects.filter(pk=launch.pk).update(start_deadline_at=deadline)
         effects.dispatch_starts(launch)
     elif launch.state == rules.LOADING:
         effects.dispatch_identity(launch, range(len(launch.plan["positions"])))
     elif launch.state == rules.WARMING:
         effects.dispatch_golden(launch, attempt=1)
-        phase_open(launch.positions.get(position=0), "golden", timezone.now())
+        phase_open(launch.positions.get(position=0), "golden", database_now())
     elif launch.state == rules.READY:
-        phases_close(launch, timezone.now())
+        phases_close(launch, database_now())
         effects.watch_endpoint(launch)
         _put_behind_gateway(launch)
     elif launch.state == rules.FREEZING:
         # Before anything else: from now on whoever asks it is lost.
         endpoint_close(launch=launch, actor=rule_actor("launch-freezing"))
-        phases_close(launch, timezone.now())
+        phases_close(launch, database_now())
         effects.unwatch_endpoint(launch)
         effects.dispatch_evidence(launch, since=launch.state_at)
         _freeze_stored_logs(launch)

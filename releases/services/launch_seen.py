@@ -4,9 +4,9 @@ import json
 from datetime import datetime, timedelta
 
 from django.conf import settings
-from django.utils import timezone
 
 from fleet.execution import states
+from fleet.execution.clock import database_now
 from fleet.execution.models import Command, Host, Scrape
 from fleet.execution.output import command_sections
 from fleet.rules.message import say
@@ -37,7 +37,7 @@ def launch_seen(launch: Launch) -> rules.Snapshot:
     warm_up, warm_up_explanation = _warm_up(launch)
     return rules.Snapshot(
         state=launch.state,
-        now=timezone.now(),
+        now=database_now(),
         state_at=launch.state_at,
         start_deadline_at=launch.start_deadline_at,
         world_size=launch.plan["world_size"],
@@ -158,7 +158,7 @@ def _identity(launch: Launch, place: LaunchPosition, commands: list[Command]) ->
 
 def _is_to_ask_again(command: Command) -> bool:
     """Not at once: a node that cannot tell would be asked at every tick, for as long as the unit loads or serves."""
-    return timezone.now() - command.created_at > timedelta(seconds=AGAIN_S / settings.TIME_SCALE)
+    return database_now() - command.created_at > timedelta(seconds=AGAIN_S / settings.TIME_SCALE)
 
 
 def _container(launch: Launch, command: Command) -> Identity:

@@ -11,9 +11,9 @@ from datetime import timedelta
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Max
-from django.utils import timezone
 
 from fleet.doorbell import ring
+from fleet.execution.clock import database_now
 from fleet.execution.faults import fault_point
 from fleet.services.brake import brake_judge
 from fleet.services.replicas import replica_doubt
@@ -151,7 +151,7 @@ def _stop_again(launch: Launch) -> None:
     if not unproved:
         return
     newest = launch.positions.aggregate(at=Max("stop__created_at"))["at"]
-    if timezone.now() - newest < timedelta(seconds=STOP_RETRY_S / settings.TIME_SCALE):
+    if database_now() - newest < timedelta(seconds=STOP_RETRY_S / settings.TIME_SCALE):
         return
     attempt = max(int(stop.purpose.rpartition("#")[2]) for stop in unproved)
     effects.dispatch_stops(launch, attempt=attempt + 1)

@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from django.utils import timezone
-
+from fleet.execution.clock import database_now
 from fleet.execution.models import Scrape
 from fleet.models import Member
 from releases.models import Endpoint, Launch
@@ -29,7 +28,7 @@ def serving_pressure() -> Mapping[int, str]:
         return {}
     leaves = _leaves_of(endpoints)
     golden = _golden_of(endpoints)
-    now = timezone.now()
+    now = database_now()
     seen = [
         UnitSeen(
             leaves.get(one.launch.replica_id, frozenset()),

@@ -3,9 +3,9 @@
 from typing import Any
 
 from django.db.models import F
-from django.utils import timezone
 
 from fleet.doorbell import ring
+from fleet.execution.clock import database_now
 from fleet.services.trail import Actor, trail_add
 from releases.models import Rollout, Wave
 from releases.rules import rollout as rules
@@ -30,7 +30,7 @@ def rollout_move(
     **changes: Any,
 ) -> None:
     """Move a rollout whose row the caller holds locked. `changes`: other columns that go with it."""
-    before, now = rollout.state, timezone.now()
+    before, now = rollout.state, database_now()
     if to not in rules.ROLLOUT_MOVES[before]:
         raise IllegalMove(f"{rollout}: {before} > {to} is not in the table")
     if to == rules.RUNNING and rollout.started_at is None:
@@ -75,7 +75,7 @@ def wave_move(
     *, rollout: Rollout, wave: Wave, to: str, explanation: str, actor: Actor, requests: int = 0
 ) -> None:
     """Move a wave of a locked rollout. `requests`: of the unit's endpoint, from where observing counts."""
-    before, now = wave.state, timezone.now()
+    before, now = wave.state, database_now()
     if to not in WAVE_MOVES[before]:
         raise IllegalMove(f"{rollout} wave {wave.number}: {before} > {to} is not in the table")
     wave.state, wave.explanation, wave.state_at = to, explanation, now

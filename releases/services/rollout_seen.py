@@ -5,8 +5,8 @@ from datetime import datetime
 from typing import Any
 
 from django.conf import settings
-from django.utils import timezone
 
+from fleet.execution.clock import database_now
 from fleet.execution.models import Host
 from fleet.models import Member
 from fleet.rules.message import say
@@ -102,7 +102,7 @@ def wave_start(rollout: Rollout, wave: Wave) -> Start:
     signed = wave.approvals.filter(kind=Approval.Kind.WAVE).first()
     if signed is None or signed.decision != Approval.Decision.APPROVED:
         return Start(False)
-    if signed.expires_at <= timezone.now():
+    if signed.expires_at <= database_now():
         text = say(
             "What was signed for wave %(n)s is older than 24 hours: it has to be asked for again.",
             n=wave.number,
@@ -128,7 +128,7 @@ def _wave(
         is_canary=wave.is_canary,
         state=wave.state,
         step=wave.step,
-        now=timezone.now(),
+        now=database_now(),
         observing_since=wave.observing_since,
         requests=_requests_since(wave),
         has_start=start.is_open,

@@ -6,8 +6,8 @@ Safe to run twice or never; two conductors skip each other's rows. People's clic
 import logging
 
 from django.db import DatabaseError, transaction
-from django.utils import timezone
 
+from fleet.execution.clock import database_now
 from fleet.execution.faults import fault_point
 from fleet.rules.message import say, say_all
 from fleet.services.trail import rule_actor
@@ -161,7 +161,7 @@ def _stay(rollout: Rollout, wave: Wave, what: WaveMove) -> bool:
 
 def _observe_anew(wave: Wave) -> None:
     Wave.objects.filter(pk=wave.pk).update(
-        observing_since=timezone.now(), requests_at_since=requests_of(wave) or 0
+        observing_since=database_now(), requests_at_since=requests_of(wave) or 0
     )
 
 

@@ -7,13 +7,13 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 
 from django.conf import settings
-from django.utils import timezone
 
+from fleet.execution.clock import database_now
 from fleet.execution.models import Scrape
 from fleet.rules.message import say
 from releases.models import Endpoint, Launch, Rollout
 from releases.rules import triggers as rules
-from releases.rules.window import sample_of, window_add
+from releases.rules.window import window_add
 from releases.services.launch_effects import purpose_of
 from releases.services.rollout_moves import ring_rollout
 
@@ -28,7 +28,7 @@ def triggers_judge(rollout: Rollout) -> str:
     Before any unit has the new release there is nothing to judge, and no row.
     """
     launches = new_launches(rollout)
-    now = timezone.now()
+    now = database_now()
     before = rollout.counted, rollout.triggers
     rollout.counted = window_add(rollout.counted, _counts(launches), now, window_span())
     found = _judged(rollout, launches, now) if launches else []
@@ -49,9 +49,7 @@ def triggers_judge(rollout: Rollout) -> str:
 
 def window_restart(rollout: Rollout) -> None:
     """Forget what was counted: a person has judged it."""
-    Rollout.objects.filter(pk=rollout.pk).update(
-        counted=[sample_of(_counts(new_launches(rollout)), timezone.now())]
-    )
+    Rollout.objects.filter(pk=rollout.pk).update()
 
 
 def new_launches(rollout: Rollout) -> list[Launch]:

@@ -7,8 +7,8 @@ import re
 from typing import Any
 
 from django.db import IntegrityError, transaction
-from django.utils import timezone
 
+from fleet.execution.clock import database_now
 from fleet.execution.message import sentence_in
 from fleet.models import Pool, Replica
 from fleet.rules.message import say
@@ -136,7 +136,7 @@ def rollout_start(*, rollout: Rollout, actor: Actor) -> Rollout:
     signed = rollout.approvals.filter(kind=Approval.Kind.ROLLOUT).first()
     if signed is None or signed.decision != Approval.Decision.APPROVED:
         refusals.append(say("Nobody has approved it."))
-    elif signed.expires_at <= timezone.now():
+    elif signed.expires_at <= database_now():
         refusals.append(say("Its approval is older than 24 hours; cancel it and make it anew."))
     elif signed.facts_digest != facts_digest(facts):
         refusals.append(say("The facts moved after it was approved; cancel it and make it anew."))
@@ -351,7 +351,7 @@ def _standing(rollout: Rollout, wave: Wave) -> list[str]:
 def _unanswerable(rollout: Rollout) -> str:
     """Say why the rollout's own request can no longer be signed, or nothing."""
     rows = rollout.approvals.filter(kind=Approval.Kind.ROLLOUT, decision="")
-    asked = rows.filter(expires_at__gt=timezone.now()).first()
+    asked = rows.filter(expires_at__gt=database_now()).first()
     if asked is None:
         return _TOO_OLD
     return "" if facts_hold(asked) else _MOVED

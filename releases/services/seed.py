@@ -3,8 +3,8 @@
 from typing import Any
 
 from django.db import transaction
-from django.utils import timezone
 
+from fleet.execution.clock import database_now
 from fleet.lab import golden
 from fleet.lab.releases import SEED_RELEASES
 from fleet.models import Pool
@@ -93,7 +93,7 @@ def _seal(pool: Pool, seed: dict[str, Any]) -> int:
     content = lab_content(seed)
     if problems := content_problems(content):
         raise UnsealableRelease("; ".join(str(problem) for problem in problems))
-    now = timezone.now()
+    now = database_now()
     release, is_new = Release.objects.exclude(state=Release.State.DRAFT).get_or_create(
         content_sha256=content_sha256(content),
         defaults={

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q
-from django.utils import timezone
 
+from fleet.execution.clock import database_now
 from fleet.models import Replica
 from fleet.rules.message import say
 from fleet.services.trail import rule_actor
@@ -45,7 +45,7 @@ def _hangs() -> int:
             launch,
             HANG,
             say("%(unit)s hangs", unit=replica.name),
-            began_at=replica.turned_at or timezone.now(),
+            began_at=replica.turned_at or database_now(),
             explanation=launch.explanation,
         )
     return opened
@@ -58,7 +58,7 @@ def _losses() -> int:
         Launch.objects.filter(
             state__in=[Launch.State.FREEZING, Launch.State.STOPPING, Launch.State.FAILED],
             ready_at__isnull=False,
-            state_at__gte=timezone.now() - FRESH,
+            state_at__gte=database_now() - FRESH,
         )
         .exclude(cause="")
         .filter(~Exists(known))
@@ -100,7 +100,7 @@ def _open(launch: Launch, signature: str, title: str, began_at: datetime, explan
 
     While a case of the same is open, or one of this launch, it gets a line there instead.
     """
-    replica, now = launch.replica, timezone.now()
+    replica, now = launch.replica, database_now()
     actor = rule_actor(f"detector-{signature}")
     symptom = {
         "text": explanation,

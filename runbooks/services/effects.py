@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.conf import settings
-from django.utils import timezone
 
+from fleet.execution.clock import database_now
 from fleet.execution.models import Command, Scrape
 from fleet.models import Evidence, Hold, Node, Replica
 from fleet.rules.message import say
@@ -87,7 +87,7 @@ def _ramp_poll(work: Work) -> Outcome | None:
         return None
     since = facts.get("since")
     if since is None:
-        _remember(work, since=timezone.now().isoformat())
+        _remember(work, since=database_now().isoformat())
         return None
     if not _has_dwelt(work, datetime.fromisoformat(since), golden):
         return None
@@ -102,7 +102,7 @@ def _has_dwelt(work: Work, since: datetime, golden: Scrape | None) -> bool:
     dwell = timedelta(seconds=float(work.args["dwell_s"]) / settings.TIME_SCALE)
     if golden is None or golden.ok_at is None or golden.misses:
         return False
-    return golden.ok_at >= since and timezone.now() - since >= dwell
+    return golden.ok_at >= since and database_now() - since >= dwell
 
 
 def _ramp_to(work: Work, index: int) -> None:

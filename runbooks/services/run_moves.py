@@ -3,9 +3,9 @@
 from typing import Any
 
 from django.db.models import F
-from django.utils import timezone
 
 from fleet.doorbell import ring
+from fleet.execution.clock import database_now
 from fleet.services.trail import Actor, trail_add
 from runbooks.models import Run, RunStep
 from runbooks.rules import run as rules
@@ -22,7 +22,7 @@ class IllegalMove(Exception):
 
 def run_move(*, run: Run, to: str, explanation: str, actor: Actor, **changes: Any) -> None:
     """Move a run whose row the caller holds locked. `changes`: other columns that go with it."""
-    before, now = run.state, timezone.now()
+    before, now = run.state, database_now()
     if to not in rules.RUN_MOVES[before]:
         raise IllegalMove(f"{run}: {before} > {to} is not in the table")
     if run.started_at is None and to != rules.ABORTED:
@@ -49,7 +49,7 @@ def step_move(
     *, step: RunStep, to: str, explanation: str, actor: Actor, reason: str = "", **changes: Any
 ) -> None:
     """Move a step of a run whose row the caller holds locked."""
-    before, now = step.state, timezone.now()
+    before, now = step.state, database_now()
     if to not in rules.STEP_MOVES[before]:
         raise IllegalMove(f"{step.run} {step.step_id}: {before} > {to} is not in the table")
     if to in _STEP_ENDED:

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 from django.conf import settings
 from django.db import transaction
-from django.utils import timezone
 
+from fleet.execution.clock import database_now
 from fleet.execution.message import sentence_in
 from fleet.rules.message import say
 from fleet.services.trail import Actor, rule_actor
@@ -25,7 +25,7 @@ def missing_param(run: Run, planned: Step) -> str:
 
 def step_begin(step: RunStep, planned: Step, actor: Actor) -> None:
     """Begin an attempt: the row first, then what it orders, in one transaction."""
-    now = timezone.now()
+    now = database_now()
     step_move(
         step=step,
         to=rules.AT_WORK,
@@ -53,7 +53,7 @@ def step_poll(step: RunStep, planned: Step) -> bool:
     except Exception as error:
         outcome = _refused(step, error)
     if outcome is None:
-        if step.deadline_at is None or timezone.now() < step.deadline_at:
+        if step.deadline_at is None or database_now() < step.deadline_at:
             return False
         seconds = round(planned.timeout_s)
         outcome = unknown(say("No proof within %(seconds)s s.", seconds=seconds))

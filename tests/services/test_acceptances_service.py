@@ -73,6 +73,10 @@ def accepted(node: Node, **how) -> NodeAcceptance:
     return row
 
 
+def refusals(node: Node) -> list[str]:
+    return node_refusals(node, Hold.objects.filter(node=node, lifted_at=None))
+
+
 def checks(row: NodeAcceptance) -> dict[str, dict]:
     return {check["name"]: check for check in row.checks}
 
@@ -163,7 +167,7 @@ def test_a_rejected_node_is_quarantined_held_and_not_placed():
     assert (hold.owner, hold.kind) == ("acceptance", "cordon")
     assert "uncorrected ECC on GPU 3" in said(hold.reason)
     assert not placeable().exists()
-    assert len(node_refusals(node)) == 2
+    assert len(refusals(node)) == 2
     assert row.valid_until is None
 
 
@@ -439,12 +443,12 @@ def test_only_pools_that_ask_refuse_a_node_without_acceptance(settings):
     pool = make_pool()
     node, spare = make_nodes(2)
     make_replica(pool=pool, nodes=[node])
-    assert node_refusals(node) == [], "by default a passed probe is enough"
+    assert refusals(node) == [], "by default a passed probe is enough"
     settings.ACCEPTANCE_REQUIRED = ["dsv4"]
-    assert node_refusals(node) == []
-    assert len(node_refusals(spare)) == 1, "a spare may go to the pool that asks"
+    assert refusals(node) == []
+    assert len(refusals(spare)) == 1, "a spare may go to the pool that asks"
     settings.ACCEPTANCE_REQUIRED = ["glm52"]
-    assert "accept it first" in said(node_refusals(node)[0])
+    assert "accept it first" in said(refusals(node)[0])
 
 
 def test_counts_of_the_fleet():

@@ -216,13 +216,23 @@ def test_a_card_shows_its_own_part_of_a_fact(ana, node):
     fact(node, "remap_pending", {"3": "Yes", "4": "No"})
     fact(node, "remap_failure", "No")
     fact(node, "memory_temperature", {"3": 61, "4": 43})
-    fact(node, "xids", [{"code": 94, "bus": "0000:4e:00"}, {"code": 63, "bus": "0000:4e:00"}])
+    fact(node, "xids", [{"code": 95, "bus": "0000:4e:00"}, {"code": 63, "bus": "0000:4e:00"}])
     page = ana.get("/nodes/h100-001/").content.decode()
-    assert '<td class="nowrap t-warn">pending</td><td class="nowrap t-crit">94, 63</td>' in row_of(
-        page, 3
-    )
+    head = '<td class="nowrap t-warn">pending</td><td class="nowrap t-crit" title="95: uncontained '
+    assert head in row_of(page, 3)
+    assert "63: row remap recorded" in row_of(page, 3)
+    assert ">95, 63</td>" in row_of(page, 3)
     assert '<td class="nowrap dim">none</td><td class="nowrap dim">none</td>' in row_of(page, 4)
     assert '<td class="num">61</td>' in row_of(page, 3)
+
+
+@pytest.mark.parametrize(("hours", "tone"), [(1, "t-warn"), (25, "dim")])
+def test_the_fault_of_a_program_marks_its_card_for_a_day_only(ana, node, hours, tone):
+    card(node, 3, "00000000:4E:00.0")
+    at = (timezone.now() - timedelta(hours=hours)).isoformat()
+    fact(node, "xids", [{"code": 13, "bus": "0000:4e:00", "last_at": at}])
+    page = ana.get("/nodes/h100-001/").content.decode()
+    assert f'<td class="nowrap {tone}" title="13: graphics engine exception' in row_of(page, 3)
 
 
 @pytest.mark.parametrize("age_s", [5, 900])

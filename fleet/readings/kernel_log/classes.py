@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Literal
 
 XidClass = Literal["app", "reset", "hardware", "ask", "info", "follow"]
+# The day of the public catalogue that this table follows: its version.
+CATALOGUE = "2025-10-29"
 
 _CODES: dict[XidClass, tuple[int | range, ...]] = {
     "app": (

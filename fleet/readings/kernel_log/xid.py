@@ -36,6 +36,7 @@ class XidGroup:
     code: int
     bus: str
     first_line: int
+    last_line: int = 0
     lines: int = 0
     pid: int | None = None
     process: str | None = None
@@ -93,6 +94,7 @@ class XidLog:
             if len(self.groups) >= self._CAP:
                 return True
             group = self.groups[code, bus] = XidGroup(code, bus, line, text=found[3][:200])
+        group.last_line = line
         _add(group, found[3])
         return True
 

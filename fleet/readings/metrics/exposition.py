@@ -64,7 +64,10 @@ class SeriesCache:
 
     def parse(self, raw: bytes) -> Exposition:
         """Read one scrape."""
-        known, new = self._known.get, tuple.__new__  # the constructor of a NamedTuple costs half of the loop
+        known, new = (
+            self._known.get,
+            tuple.__new__,
+        )  # the constructor of a NamedTuple costs half of the loop
         samples: list[Sample] = []
         take = samples.append
         bad: list[int] = []

@@ -44,6 +44,7 @@ _STAMP = re.compile(
 )
 _MPI_RANK = re.compile(r"^\[\d{1,6},(\d{1,6})\]<|^(\d{1,6}):\s")
 _LEFT_OUT = re.compile(r"[#\s]*(?:\[?\.{2,}\]?|…|<?snip>?|\[?truncated\]?)[\s.]*")
+_UNITS = frozenset(("(B)", "(elements)", "(us)", "(GB/s)"))
 _NEEDLES = tuple(
     word.encode()
     for word in (
@@ -135,6 +136,11 @@ def parse_seat(text: str) -> tuple[int, Seat] | None:
     pid = int(found[2]) if found[2] else None
     seat = Seat(int(found[1]), pid, found[3], int(found[4]), found[5], name)
     return found.start(), seat
+
+
+def foreign_unit(words: list[str]) -> str | None:
+    """Return the first unit of the table's header that is not the tool's own: its numbers then mean something else."""
+    return next((w[:16] for w in words if w.startswith("(") and w not in _UNITS), None)
 
 
 def parse_columns(words: list[str]) -> Columns | None:

@@ -164,7 +164,11 @@ class NcclTestsReader:
         if self.command is None and (command := marks.parse_command(line.text)) is not None:
             self.command = command
             return True
-        return "(elements)" in words or "out-of-place" in words or "Using devices" in line.text
+        if "(elements)" in words:
+            if run is not None and (unit := marks.foreign_unit(words)) is not None:
+                run.foreign_unit, run.unit_line = unit, line.number
+            return True
+        return "out-of-place" in words or "Using devices" in line.text
 
     def _read_failure(self, line: Line) -> bool:
         failure = marks.parse_failure(line.text, line.number)

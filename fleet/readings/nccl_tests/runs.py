@@ -42,6 +42,8 @@ class TestRun:
     summary_lines: list[int] = field(default_factory=list)
     torn: list[int] = field(default_factory=list)
     left_out: list[int] = field(default_factory=list)
+    foreign_unit: str | None = None
+    unit_line: int = 0
     is_woven: bool = False
     is_capped: bool = False
     steps: dict[int, int] = field(default_factory=dict)

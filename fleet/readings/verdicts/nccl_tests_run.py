@@ -28,6 +28,9 @@ def run_problems(run: TestRun) -> Iterator[Finding]:
         yield Finding(
             "no_plan", "warn", "the line that tells sizes and validation is missing", lines
         )
+    if run.foreign_unit is not None:
+        text = f"the table is in {run.foreign_unit}, expected GB/s and us: its numbers are not read as such"
+        yield Finding("foreign_unit", "warn", text, (run.unit_line,))
     if run.ranks is None and not run.is_interleaved:
         yield _ranks_problem(run)
     if not run.rows:
