@@ -97,7 +97,7 @@ def test_to_read_acceptances_and_what_stands_against_a_launch(settings):
         reads = (
             lambda: run_rows(acceptance_runs()[0]),
             standing_counts,
-            lambda: node_refusals(nodes),
+            lambda nodes=nodes: node_refusals(nodes),
         )
         counts.append([asked(read) for read in reads])
     assert counts[0] == counts[1]
