@@ -205,7 +205,12 @@ def node_refusals(nodes: Iterable[Node]) -> dict[int, list[str]]:
 def _node_refusals(node: Node, holds: Iterable[Hold], unaccepted: str) -> list[str]:
     host: Host = node.host
     reasons = []
-    if node.state != Node.State.READY:
+    if node.state == Node.State.QUARANTINED:
+        # no probe brings it back: NODE_MOVES
+        reasons.append(
+            say("%(node)s is quarantined: mend it, then accept it again.", node=node.name)
+        )
+    elif node.state != Node.State.READY:
         reasons.append(
             say(
                 "%(node)s is %(state)s, not ready: probe it first.",

@@ -163,7 +163,9 @@ def test_a_rejected_node_is_quarantined_held_and_not_placed():
     assert (hold.owner, hold.kind) == ("acceptance", "cordon")
     assert "uncorrected ECC on GPU 3" in said(hold.reason)
     assert not placeable().exists()
-    assert len(node_refusals([node])[node.pk]) == 2
+    state, held = map(said, node_refusals([node])[node.pk])
+    assert state == "h100-001 is quarantined: mend it, then accept it again."
+    assert "uncorrected ECC on GPU 3" in held
     assert row.valid_until is None
 
 
