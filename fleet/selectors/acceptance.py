@@ -27,22 +27,26 @@ def valid_acceptances(node_ids: Iterable[int]) -> set[int]:
     return set(rows.values_list("node_id", flat=True))
 
 
-def acceptance_refusal(node: Node) -> str:
-    """Say why a node may not be placed for want of an acceptance; empty when it may, or its pool does not ask.
+def acceptance_refusals(nodes: Iterable[Node]) -> dict[int, str]:
+    """Say by node key which nodes may not be placed for want of an acceptance; one that may, is not in it.
 
-    A spare may go to any pool, so it is asked as soon as one pool asks.
+    A spare may go to any pool, so it is asked as soon as one pool asks. At most two queries.
     """
     wanted = settings.ACCEPTANCE_REQUIRED
-    if not wanted or node.pk in valid_acceptances([node.pk]):
-        return ""
-    seat = Member.objects.filter(node=node, released_at=None)
-    pool = seat.values_list("replica__pool__slug", flat=True).first()
-    if EVERY_POOL not in wanted and pool is not None and pool not in wanted:
-        return ""
-    return say(
-        "%(node)s has no valid acceptance, which its pool asks for: accept it first.",
-        node=node.name,
-    )
+    names = {node.pk: node.name for node in nodes} if wanted else {}
+    if not names:
+        return {}
+    valid = valid_acceptances(names)
+    seats = Member.objects.filter(node__in=names, released_at=None)
+    pools = dict(seats.values_list("node_id", "replica__pool__slug"))
+    return {
+        pk: say(
+            "%(node)s has no valid acceptance, which its pool asks for: accept it first.",
+            node=name,
+        )
+        for pk, name in names.items()
+        if pk not in valid and (EVERY_POOL in wanted or pk not in pools or pools[pk] in wanted)
+    }
 
 
 def acceptance_named(public_id: str) -> AcceptanceRun | None:

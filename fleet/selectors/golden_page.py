@@ -62,7 +62,7 @@ def lines_listed() -> list[ProfileLine]:
 
 
 def fleet_drift() -> tuple[dict[ClassOf, FleetDrift], list[Node]]:
-    """Return the drift by class and origin, and the nodes that no current profile judges. Five queries."""
+    """Return the drift by class and origin, and the nodes that no current profile judges. Six queries."""
     nodes = nodes_judged()
     drift = drift_of(nodes)
     sources = sources_of(nodes, drift)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ from django.db.models import F
 
 from fleet.doorbell import ring
 from fleet.execution.models import Host
-from fleet.models import Leaf, Node, Rack
+from fleet.models import Leaf, Member, Node, Rack
 from fleet.rules.inventory import BadRow, NodeRow, check_row
 from fleet.rules.inventory_rows import line_of
 from fleet.services.permits import permit_demand
@@ -101,12 +101,22 @@ def inventory_import(
         except BadRow as error:
             done.refuse("node", raw.get("name"), str(error), raw)
     known = _locked([row.name for row in good])
-    contradicts = _contradictions(good)
+    contradicts, seats = _contradictions(good), _seats(known)
+    new: list[NodeRow] = []
     for number, row in enumerate(good):
-        why = contradicts.get(number) or ("" if repin else _served(known.get(row.name), row))
-        why = why or _apply(row, known, origin=origin, repin=repin, done=done)
+        node = known.get(row.name)
+        why = contradicts.get(number, "")
+        if not why and node is not None and not repin:
+            why = _served(node, seats.get(node.pk), row)
+        if not why and node is None:
+            new.append(row)
+            after = {"address": row.address, "origin": origin, "rack": row.rack}
+            done.changes.append(Change("node", row.name, ADDED, after=after))
+        elif not why and node is not None:
+            why = _apply(row, node, origin=origin, repin=repin, done=done)
         if why:
             done.refuse("node", row.name, why, written[number])
+    _add(new, origin)
     trail_add_all(entries_of(done, actor))
     if done.added or done.changed:
         ring("fleet", *(f"node-{name}" for name in done.changed))
@@ -171,11 +181,14 @@ def _contradictions(rows: list[NodeRow]) -> dict[int, str]:
     return problems
 
 
-def _served(node: Node | None, row: NodeRow) -> str:
+def _seats(known: Mapping[str, Node]) -> dict[int, Member]:
+    """Return node key -> its seat in a unit, for those that have one."""
+    rows = Member.objects.filter(node__in=list(known.values()), released_at=None)
+    return {seat.node_id: seat for seat in rows.select_related("replica")}
+
+
+def _served(node: Node, seat: Member | None, row: NodeRow) -> str:
     """Say why a node cannot change while it is in a unit, or while a launch runs on it; empty when it can."""
-    if node is None:
-        return ""
-    seat = node.memberships.filter(released_at=None).select_related("replica").first()
     if seat and node.gpu_count != row.gpus:
         return f"gpus: {seat.replica} counts on {node.gpu_count}, found {row.gpus}; give it other nodes first"
     now = (node.host.address, node.host.port, node.host.user)
@@ -184,16 +197,8 @@ def _served(node: Node | None, row: NodeRow) -> str:
     return ""
 
 
-def _apply(
-    row: NodeRow, known: dict[str, Node], *, origin: str, repin: bool, done: Imported
-) -> str:
-    """Add or change one node; return why it is refused instead, empty when it is not."""
-    node = known.get(row.name)
-    if node is None:
-        known[row.name] = _add(row, origin)
-        after = {"address": row.address, "origin": origin, "rack": row.rack}
-        done.changes.append(Change("node", row.name, ADDED, after=after))
-        return ""
+def _apply(row: NodeRow, node: Node, *, origin: str, repin: bool, done: Imported) -> str:
+    """Change one node that is known; return why it is refused instead, empty when it is not."""
     if node.state == Node.State.RETIRED and not repin:
         return "name: a node of this name was retired, which is for good; name the machine anew"
     wanted = _wanted(node, row, repin)
@@ -204,22 +209,32 @@ def _apply(
     return ""
 
 
-def _add(row: NodeRow, origin: str) -> Node:
-    host = Host.objects.create(
-        name=row.name,
-        address=row.address,
-        port=row.port,
-        user=row.user,
-        host_key=row.host_key,
-        key_state=Host.Key.PINNED if row.host_key else Host.Key.UNSET,
+def _add(rows: Sequence[NodeRow], origin: str) -> None:
+    """Add new nodes; the number of statements does not grow with them."""
+    if not rows:
+        return
+    racks = _racks(rows)
+    hosts = Host.objects.bulk_create(
+        Host(
+            name=row.name,
+            address=row.address,
+            port=row.port,
+            user=row.user,
+            host_key=row.host_key,
+            key_state=Host.Key.PINNED if row.host_key else Host.Key.UNSET,
+        )
+        for row in rows
     )
-    return Node.objects.create(
-        host=host,
-        rack=_rack(row),
-        node_class=row.node_class,
-        model_root=row.model_root,
-        gpu_count=row.gpus,
-        origin=origin,
+    Node.objects.bulk_create(
+        Node(
+            host=host,
+            rack=racks[row.rack],
+            node_class=row.node_class,
+            model_root=row.model_root,
+            gpu_count=row.gpus,
+            origin=origin,
+        )
+        for row, host in zip(rows, hosts, strict=True)
     )
 
 
@@ -258,7 +273,7 @@ def _change(
     if host_now:
         Host.objects.filter(pk=host.pk).update(**host_now)
     if place:
-        node_now = {**node_now, "rack": _rack(row)}
+        node_now = {**node_now, "rack": _racks([row])[row.rack]}
     if after:
         Node.objects.filter(pk=host.pk).update(version=F("version") + 1, **node_now)
     return before, after
@@ -268,9 +283,20 @@ def _differing(row: Any, wanted: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in wanted.items() if getattr(row, name) != value}
 
 
-def _rack(row: NodeRow) -> Rack:
-    leaf, _ = Leaf.objects.get_or_create(number=row.leaf)
-    rack, is_new = Rack.objects.get_or_create(name=row.rack, defaults={"leaf": leaf})
-    if not is_new and rack.leaf_id != leaf.pk:
-        Rack.objects.filter(pk=rack.pk).update(leaf=leaf)
-    return rack
+def _racks(rows: Sequence[NodeRow]) -> dict[str, Rack]:
+    """Return the racks of these rows by name, made where they are new and hung on the leaf that the rows say."""
+    wanted = {row.rack: row.leaf for row in rows}
+    Leaf.objects.bulk_create(
+        [Leaf(number=number) for number in dict.fromkeys(wanted.values())], ignore_conflicts=True
+    )
+    leaves = {leaf.number: leaf for leaf in Leaf.objects.filter(number__in=wanted.values())}
+    Rack.objects.bulk_create(
+        [Rack(name=name, leaf=leaves[leaf]) for name, leaf in wanted.items()],
+        ignore_conflicts=True,
+    )
+    racks = {rack.name: rack for rack in Rack.objects.filter(name__in=wanted)}
+    moved = [rack for name, rack in racks.items() if rack.leaf_id != leaves[wanted[name]].pk]
+    for rack in moved:
+        rack.leaf = leaves[wanted[rack.name]]
+    Rack.objects.bulk_update(moved, ["leaf"])
+    return racks

@@ -310,10 +310,11 @@ def _or_why(layer: Layer, parts: list[Part], why: str) -> Layer:
 
 def _alone(run: NetRun, pair: NetPair) -> float | None:
     """What the same two nodes had before the load, whoever of them began."""
-    for one in run.pairs.exclude(kind=netrun.TOGETHER).order_by("-round"):
-        if {one.a_id, one.b_id} == {pair.a_id, pair.b_id} and one.busbw_gbs is not None:
-            return float(one.busbw_gbs)
-    return None
+    both = (pair.a_id, pair.b_id)
+    rows = run.pairs.exclude(kind=netrun.TOGETHER).filter(
+        a__in=both, b__in=both, busbw_gbs__isnull=False
+    )
+    return rows.order_by("-round").values_list("busbw_gbs", flat=True).first()
 
 
 def _reach(pair: NetPair, here: Wiring, there: Wiring) -> Layer:

@@ -14,7 +14,7 @@ from fleet.models import Hold, Member, Node, Replica
 from fleet.rules.message import say
 from fleet.rules.refusals import RefusedFor
 from fleet.rules.spares import lacks, revisions_of
-from fleet.selectors.acceptance import acceptance_refusal
+from fleet.selectors.acceptance import acceptance_refusals
 from fleet.selectors.network import launch_environment
 from fleet.selectors.nodes import facts_of, live_holds
 from fleet.services.holds import owner_word
@@ -190,11 +190,27 @@ def revision_of(content: dict[str, Any]) -> str:
     return f"{content['model']['slug']}/{content['model']['revision']}"
 
 
-def node_refusals(node: Node, holds: Iterable[Hold]) -> list[str]:
-    """Say why a node with these live holds may not take part in a launch now; unknown counts as no (P28)."""
+def node_refusals(nodes: Iterable[Node]) -> dict[int, list[str]]:
+    """Say by node key why each may not take part in a launch now; unknown counts as no (P28).
+
+    The number of queries does not grow with the nodes.
+    """
+    found = list(nodes)
+    held, unaccepted = live_holds(found), acceptance_refusals(found)
+    return {
+        node.pk: _node_refusals(node, held[node.pk], unaccepted.get(node.pk, "")) for node in found
+    }
+
+
+def _node_refusals(node: Node, holds: Iterable[Hold], unaccepted: str) -> list[str]:
     host: Host = node.host
     reasons = []
-    if node.state != Node.State.READY:
+    if node.state == Node.State.QUARANTINED:
+        # no probe brings it back: NODE_MOVES
+        reasons.append(
+            say("%(node)s is quarantined: mend it, then accept it again.", node=node.name)
+        )
+    elif node.state != Node.State.READY:
         reasons.append(
             say(
                 "%(node)s is %(state)s, not ready: probe it first.",
@@ -211,8 +227,8 @@ def node_refusals(node: Node, holds: Iterable[Hold]) -> list[str]:
                 reason=hold.reason,
             )
         )
-    if why := acceptance_refusal(node):
-        reasons.append(why)
+    if unaccepted:
+        reasons.append(unaccepted)
     if host.key_state != Host.Key.PINNED:
         reasons.append(
             say(
@@ -241,17 +257,14 @@ def _members(replica: Replica) -> list[Member]:
 
 
 def _place_refusals(replica: Replica, release: Release, members: list[Member]) -> list[str]:
-    held = live_holds([member.node for member in members])
+    nodes = [member.node for member in members]
+    against = node_refusals(nodes)
     return [
         *_release_refusals(replica, release),
         *_shape_refusals(release, members),
-        *(
-            reason
-            for member in members
-            for reason in node_refusals(member.node, held[member.node_id])
-        ),
-        *_revision_refusals(release, [member.node for member in members]),
-        *weights_refusals(release, [member.node for member in members]),
+        *(reason for member in members for reason in against[member.node_id]),
+        *_revision_refusals(release, nodes),
+        *weights_refusals(release, nodes),
     ]
 
 

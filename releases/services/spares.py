@@ -12,7 +12,7 @@ from fleet.models import Member, Node, Pool, Replica
 from fleet.rules.message import say
 from fleet.rules.refusals import RefusedFor
 from fleet.rules.spares import SpareSeen, Wanted, choose_spares, layout_of, revisions_of
-from fleet.selectors.nodes import facts_of, live_holds
+from fleet.selectors.nodes import facts_of
 from fleet.services.trail import Actor, trail_add
 from releases.models import Launch, Release
 from releases.services.launches import node_refusals, revision_of
@@ -120,13 +120,13 @@ def _locked_spares(wanted: QuerySet[Node]) -> list[Node]:
 
 def _seen(nodes: list[Node]) -> tuple[SpareSeen, ...]:
     """Gather what placement must know of nodes; a constant number of queries."""
-    held = live_holds(nodes)
+    against = node_refusals(nodes)
     read = facts_of(nodes, ("topo", "models"))
     return tuple(
         SpareSeen(
             node.name,
             node.rack.leaf.number,
-            tuple(node_refusals(node, held[node.pk])),
+            tuple(against[node.pk]),
             layout_of(read[node.pk].get("topo")),
             revisions_of(read[node.pk].get("models"), node.model_root),
         )

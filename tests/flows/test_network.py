@@ -84,3 +84,45 @@ def test_one_slow_path_between_two_of_four_nodes_is_found_and_called_a_path(cons
     assert all(p.loaded_gbs and p.p99_us for p in loaded), told(run)
     assert not Hold.objects.filter(lifted_at=None).exists()
     assert lab.unknown() == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("lab", [8], indirect=True, ids=["one-leaf"])
+def test_a_slow_path_and_a_slow_node_among_eight_on_one_leaf_are_told_apart(console, accept):
+    from django.contrib.auth import get_user_model
+
+    from fleet.services.net_matrix import golden_choose
+    from fleet.services.trail import Actor
+
+    lab = console.lab
+    names = [row["name"] for row in lab.inventory()]
+    alone = (netverdict.COLLECTIVE,)
+    gold = accept(*names[:2], layers=alone).pairs.get()
+    bo = get_user_model().objects.get(username="bo")
+    golden_choose(pair=gold, actor=Actor(name="bo"), user=bo)
+
+    path, slow = names[2:4], names[6]
+    lab.fault(path[0], "net.loss", nic=-1, pct=0.1, peer=path[1])
+    lab.fault(slow, "cable.slow", nic=3, gbps=200)
+    run = accept(*names, layers=alone)
+
+    assert run.verdict == netverdict.FAIL, told(run)
+    found = {suspect["kind"]: suspect for suspect in run.suspects}
+    assert {kind: one["nodes"] for kind, one in found.items()} == {
+        "path": path,
+        "node": [slow],
+    }, told(run)
+    assert len(run.suspects) == 2, told(run)
+    assert "slow only together" in said(found["path"]["why"])
+    assert "the node is the cause" in said(found["node"]["why"])
+    first = list(run.pairs.filter(kind=netrun.FIRST).select_related("a__host", "b__host"))
+    assert len(first) == 28, "each of the eight with each other"
+    bad = [pair for pair in first if pair.verdict != netverdict.PASS]
+    assert {frozenset((pair.a.name, pair.b.name)) for pair in bad} == {
+        frozenset(path),
+        *(frozenset((slow, name)) for name in names if name != slow),
+    }, told(run)
+    for number in {pair.round for pair in first}:
+        busy = [name for p in first if p.round == number for name in (p.a.name, p.b.name)]
+        assert len(busy) == len(set(busy)) <= 8, "no node is in two pairs at once"
+    assert lab.unknown() == []

@@ -3,9 +3,11 @@
 import fcntl
 import socket
 import subprocess
+import sys
 import threading
 from datetime import UTC, datetime
 from io import BytesIO
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +21,7 @@ from fleet.rules.message import said
 from fleet.rules.netscripts import End, Wiring
 from tests.lab.conftest import FAST, claimed_block
 
+LIB = Path(faults.__file__).parent / "stubs/lib"
 NOW = datetime(2026, 11, 29, 18, 38, 30, tzinfo=UTC)
 A, B = "h100-001", "h100-002"
 HCAS = tuple(f"mlx5_{rail}" for rail in range(8))
@@ -154,6 +157,23 @@ def test_loss_moves_the_counters_and_a_clean_way_does_not(wires):
     for name in (A, B):
         one = netverdict.judge_retransmits(name, before[name], wires.counters(name))
         assert one.verdict == "fail", said(one.text)
+
+
+def test_the_counters_of_a_node_grow_alone_and_begin_anew_with_its_state(wires):
+    """The files of /sys lie once for all nodes that are equal."""
+    counter = "out_of_sequence"
+
+    def read() -> list[int]:
+        seen = [wires.counters(name) for name in (A, B)]
+        return [one.values[f"mlx5_0/1/hw_counters/{counter}"] for one in seen]
+
+    before = read()
+    code = f"from net_stub.wires import grow_counters as g; g({B!r}, 'mlx5_0', {{{counter!r}: 5}})"
+    for _ in range(2):
+        wires.run(B, ["env", f"PYTHONPATH={LIB}", sys.executable, "-c", code])
+    assert read() == [before[0], before[1] + 10]
+    wires.fault(B, "nic.rate", nic=5, gbps=200)
+    assert read() == before
 
 
 def test_a_hang_is_ended_and_said(wires):

@@ -3,6 +3,7 @@
 from collections import Counter
 from itertools import combinations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -51,6 +52,36 @@ def test_a_full_fleet_needs_seven_rounds_inside_its_leaves_and_forty_across():
     rounds = netpairs.plan_rounds(fleet(*[8] * 6))
     assert len(rounds) == 7 + 5 * 8
     assert {len(pairs) for pairs in rounds} == {24}
+
+
+@pytest.mark.parametrize(
+    ("bound", "rounds_inside", "rounds_across"),
+    [(8, 7, 40), (4, 7, 80), (2, 14, 160), (1, 28, 320)],
+)
+def test_48_nodes_with_few_pairs_a_leaf_take_the_fewest_rounds(bound, rounds_inside, rounds_across):
+    """Six leaves of eight: 28 pairs in each, 64 between each two of 15; a pair across loads two leaves."""
+    rounds = netpairs.plan_rounds(fleet(*[8] * 6), pairs_per_leaf=bound)
+    inside = [pairs for pairs in rounds if pairs[0].topology == netpairs.SAME_LEAF]
+    assert (len(inside), len(rounds) - len(inside)) == (rounds_inside, rounds_across)
+    assert sum(map(len, rounds)) == 48 * 47 // 2
+    for pairs in rounds:
+        assert len({pair.topology for pair in pairs}) == 1
+        load = Counter(leaf for pair in pairs for leaf in {pair.a.leaf, pair.b.leaf})
+        assert max(load.values()) <= bound
+
+
+def test_of_48_nodes_a_slow_one_and_a_slow_path_are_named_after_the_rounds_of_one_leaf():
+    stations = fleet(*[8] * 6)
+    bad, path = {"h100-030"}, {frozenset(("h100-017", "h100-022"))}
+    rounds = netpairs.plan_rounds(stations, pairs_per_leaf=4)[:7]
+    results = measure([pair for pairs in rounds for pair in pairs], bad, path)
+    assert len(results) == 6 * 28
+    assert netpairs.plan_repairs(stations, results, BAR) == [], "seven partners each are enough"
+    found = netpairs.judge_suspects(results, BAR)
+    assert [(one.kind, set(one.nodes)) for one in found] == [
+        (netpairs.NODE, bad),
+        (netpairs.PATH, {"h100-017", "h100-022"}),
+    ]
 
 
 @given(sizes)

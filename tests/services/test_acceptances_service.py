@@ -21,7 +21,7 @@ from fleet.models import (
 from fleet.rules.message import said
 from fleet.rules.refusals import Conflict, NeedsReason, NotAllowed, Refused
 from fleet.selectors import serving
-from fleet.selectors.acceptance import acceptance_refusal, standing_counts, valid_acceptances
+from fleet.selectors.acceptance import acceptance_refusals, standing_counts, valid_acceptances
 from fleet.selectors.nodes import placeable
 from fleet.services.acceptance_settle import acceptances_void
 from fleet.services.acceptances import acceptance_cancel, acceptance_start, acceptances_advance
@@ -71,10 +71,6 @@ def accepted(node: Node, **how) -> NodeAcceptance:
     row = NodeAcceptance.objects.filter(node=node).latest("pk")
     node.refresh_from_db()
     return row
-
-
-def refusals(node: Node) -> list[str]:
-    return node_refusals(node, Hold.objects.filter(node=node, lifted_at=None))
 
 
 def checks(row: NodeAcceptance) -> dict[str, dict]:
@@ -167,7 +163,9 @@ def test_a_rejected_node_is_quarantined_held_and_not_placed():
     assert (hold.owner, hold.kind) == ("acceptance", "cordon")
     assert "uncorrected ECC on GPU 3" in said(hold.reason)
     assert not placeable().exists()
-    assert len(refusals(node)) == 2
+    state, held = map(said, node_refusals([node])[node.pk])
+    assert state == "h100-001 is quarantined: mend it, then accept it again."
+    assert "uncorrected ECC on GPU 3" in held
     assert row.valid_until is None
 
 
@@ -400,7 +398,7 @@ def test_age_reboot_driver_and_firmware_end_an_acceptance(change, words, setting
     make_gold()
     node = make_node()
     row = accepted(node)
-    assert acceptance_refusal(node) == ""
+    assert acceptance_refusals([node]) == {}
     assert acceptances_void() == 0
     if "fact" in change:
         key, value = change["fact"]
@@ -415,7 +413,7 @@ def test_age_reboot_driver_and_firmware_end_an_acceptance(change, words, setting
     node.refresh_from_db()
     assert words in said(row.voided_why)
     assert (row.is_standing, row.is_valid, node.state) == (True, False, Node.State.READY)
-    assert "no valid acceptance" in said(acceptance_refusal(node))
+    assert "no valid acceptance" in said(acceptance_refusals([node])[node.pk])
     assert TrailEntry.objects.filter(verb="acceptance.void").count() == 1
 
 
@@ -443,12 +441,14 @@ def test_only_pools_that_ask_refuse_a_node_without_acceptance(settings):
     pool = make_pool()
     node, spare = make_nodes(2)
     make_replica(pool=pool, nodes=[node])
-    assert refusals(node) == [], "by default a passed probe is enough"
+    none = {node.pk: [], spare.pk: []}
+    assert node_refusals([node, spare]) == none, "by default a passed probe is enough"
     settings.ACCEPTANCE_REQUIRED = ["dsv4"]
-    assert refusals(node) == []
-    assert len(refusals(spare)) == 1, "a spare may go to the pool that asks"
+    found = node_refusals([node, spare])
+    assert found[node.pk] == []
+    assert len(found[spare.pk]) == 1, "a spare may go to the pool that asks"
     settings.ACCEPTANCE_REQUIRED = ["glm52"]
-    assert "accept it first" in said(refusals(node)[0])
+    assert "accept it first" in said(node_refusals([node])[node.pk][0])
 
 
 def test_counts_of_the_fleet():

@@ -3,8 +3,9 @@
 import pytest
 from django.db import IntegrityError, transaction
 
-from fleet.rules.golden import FAIL, UNKNOWN
-from fleet.selectors.golden import differences_of, drift_of, profile_for
+from fleet.models import Node
+from fleet.rules.golden import EQUAL, FAIL, UNKNOWN, compare
+from fleet.selectors.golden import differences_of, drift_of, found_of, profile_for
 from tests.factories import make_node, make_nodes
 from tests.golden_profiles import NVLINK, make_facts, make_golden
 
@@ -74,5 +75,15 @@ def test_a_larger_fleet_takes_no_more_queries(django_assert_num_queries):
     make_golden({"driver_version": ("570", "equal")})
     for node in nodes:
         make_facts(node, driver_version="570")
-    with django_assert_num_queries(3):
+    with django_assert_num_queries(4):
         assert len(drift_of(nodes)) == 12
+
+
+@pytest.mark.parametrize("is_expired", [False, True])
+@pytest.mark.parametrize("gold", [8, True, "", "on", [1, {"a": None}], NVLINK])
+def test_what_the_database_calls_equal_is_what_the_rule_calls_equal(gold, is_expired):
+    for n, value in enumerate([8, 8.0, 1, True, "8", "", None, "on", [1, {"a": ""}], NVLINK]):
+        make_facts(make_node(f"h100-{n + 1:03d}"), is_expired=is_expired, key=value)
+    want = make_golden({"key": (gold, EQUAL)}).keys.get().wanted()
+    nodes = list(Node.objects.all())
+    assert drift_of(nodes) == {pk: compare([want], found) for pk, found in found_of(nodes).items()}

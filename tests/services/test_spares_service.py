@@ -94,7 +94,11 @@ class TestCanary:
         assert "h100-043: its models were not read; probe it." in told
         assert "Nearest: h100-[041-042] on leaf 1" in told
 
-    def test_the_number_of_queries_does_not_grow_with_the_spares(self, pool, release):
+    @pytest.mark.parametrize("asks", [[], ["all"]])
+    def test_the_number_of_queries_does_not_grow_with_the_spares(
+        self, pool, release, settings, asks
+    ):
+        settings.ACCEPTANCE_REQUIRED = asks
         for number in range(1, 4):
             make_spare(f"h100-04{number}")
         with CaptureQueriesContext(connection) as few:
@@ -102,7 +106,7 @@ class TestCanary:
         for number in range(4, 10):
             make_hold(make_spare(f"h100-04{number}"))
         with CaptureQueriesContext(connection) as many:
-            assert spares_usable() == 3
+            assert spares_usable() == (0 if asks else 3)
         assert len(few) == len(many)
 
     def test_a_spare_of_which_something_is_unknown_is_none(self, pool, release):

@@ -7,6 +7,7 @@ import fcntl
 import json
 import math
 import os
+import shutil
 import time
 from hashlib import sha256
 
@@ -171,15 +172,15 @@ def loss_factor(percent):
 
 
 def grow_counters(name, device, growth):
-    """Add to hw_counters of one card; a file is replaced, because equal ones share their content."""
+    """Add to hw_counters of one card of one node; its sisters share the files until then."""
     growth = {counter: more for counter, more in growth.items() if more}
-    directory = os.path.join(
-        LAB, "nodes", name, "root/sys/class/infiniband", device, "ports/1/hw_counters"
-    )
-    if not growth or not os.path.isdir(directory):
+    node = os.path.join(LAB, "nodes", name)
+    if not growth or not os.path.isdir(os.path.join(node, "root/sys/class/infiniband", device)):
         return
-    with open(os.path.join(LAB, "nodes", name, "net.lock"), "a", encoding="ascii") as lock:
+    with open(os.path.join(node, "net.lock"), "a", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        card = os.path.join(_own_tree(name), "class/infiniband", device)
+        directory = os.path.join(card, "ports/1/hw_counters")
         for counter, more in growth.items():
             path = os.path.join(directory, counter)
             with open(path, encoding="ascii") as file:
@@ -187,6 +188,22 @@ def grow_counters(name, device, growth):
             with open(path + ".new", "w", encoding="ascii") as file:
                 file.write(f"{value + more}\n")
             os.replace(path + ".new", path)
+
+
+def _own_tree(name):
+    """Return the node's own /sys, copied from the tree that it shares with its sisters.
+
+    A fault, a reset or a boot links the node to a shared tree again: its counters begin anew.
+    """
+    link = os.path.join(LAB, "nodes", name, "root/sys")
+    tree = os.readlink(link)
+    own = os.path.join(os.path.dirname(tree), f"own-{name}")
+    if tree != own:
+        shutil.rmtree(own, ignore_errors=True)
+        shutil.copytree(tree, own)
+        os.symlink(own, f"{link}.own")
+        os.replace(f"{link}.own", link)
+    return own
 
 
 class Load:
