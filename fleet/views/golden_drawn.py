@@ -124,7 +124,8 @@ def node_card(
             if key.key not in off
         ],
         "judged": len(judged),
-        "off": len(off),
+        "off": len({diff.key for diff in differences if diff.verdict != UNKNOWN}),
+        "unknown": len(off - {diff.key for diff in differences if diff.verdict != UNKNOWN}),
         "agrees": AGREES,
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 
 import pytest
@@ -9,6 +10,7 @@ from django.urls import reverse
 
 from fleet.models import TrailEntry
 from tests.factories import make_person, make_pool
+from tests.golden_profiles import make_facts, make_golden
 from tests.views.test_every_write import WRITES, Write
 
 pytestmark = pytest.mark.django_db
@@ -169,3 +171,35 @@ def test_no_address_breaks_a_page(ana, path):
 )
 def test_a_number_that_no_row_has_is_not_found(ana, path):
     assert ana.get(path).status_code == 404
+
+
+def test_every_page_of_the_navigation_is_within_reach_of_a_phone(ana):
+    page = ana.get("/fleet/settings/").content.decode()
+    nav, bar = (
+        re.search(rf'<nav class="{name}".*?</nav>', page, re.S)[0] for name in ("nav", "tabbar")
+    )
+    links = set(re.findall(r'<a [^>]*href="(/[^"]*)"', nav))
+    assert {"/golden/", "/network/", "/audit/"} <= links
+    assert links - set(re.findall(r'href="(/[^"]*)"', bar)) == set()
+
+
+def test_a_port_that_an_older_probe_read_is_drawn_without_what_it_lacks(ana):
+    node = WRITES["hold-add"]().subject
+    ports = [{"device": "mlx5_0", "port": 1, "state": "Active", "rate_gbps": 400}]
+    make_facts(node, rdma_ports=ports)
+    page = ana.get("/nodes/h100-001/").content.decode()
+    row = page[page.index('id="ports"') :].split("</tr>")[1]
+    assert "mlx5_0" in row
+    assert "t-crit" not in row
+
+
+def test_facts_that_were_never_read_are_not_said_to_differ(ana):
+    node = WRITES["hold-add"]().subject
+    keys = dict.fromkeys(("gpu_count", "power_limit_w", "kernel", "vbios", "os"), (8, "equal"))
+    make_golden(keys)
+    make_facts(node, gpu_count=8)
+    card = ana.get("/nodes/h100-001/").content.decode()
+    card = card[card.index('id="gold"') :].split("</section>")[0]
+    assert "4 facts without a reading" in card
+    assert "differ" not in card
+    assert "all equal" not in card
