@@ -13,7 +13,7 @@ from django.conf import settings
 from django.contrib.auth import logout
 from django.contrib.auth.views import redirect_to_login
 from django.db import connection, transaction
-from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -21,7 +21,7 @@ from django.utils.translation import gettext as _
 from console.refusal_pages import refusal_page
 from fleet.rules import policy
 from fleet.rules.message import said, say
-from fleet.rules.refusals import NotAllowed, Refused, TooLarge, Unreadable
+from fleet.rules.refusals import NoPage, NotAllowed, Refused, TooLarge, Unreadable
 from fleet.selectors.scope import name_in, scope_object, scope_pool
 from fleet.services.answers import answer_once, key_read
 from fleet.services.limits import starts_demand
@@ -119,7 +119,7 @@ class PolicyMiddleware(_PassOn):
         if wanted & policy.ANYONE:
             return None
         if not wanted and (entry.read or entry.write):
-            return HttpResponseNotAllowed(["POST"] if entry.write else ["GET", "HEAD"])
+            return _not_this_way(request, ["POST"] if entry.write else ["GET", "HEAD"])
         if not request.user.is_authenticated:
             return _to_login(request, is_write)
         if name not in policy.PERMISSIONS:
@@ -203,6 +203,16 @@ def _to_login(request: HttpRequest, is_write: bool) -> HttpResponse:
     if is_write:
         return refusal_page(request, NotAllowed(_("Sign in first; nothing was changed.")))
     return redirect_to_login(request.get_full_path())
+
+
+def _not_this_way(request: HttpRequest, methods: list[str]) -> HttpResponse:
+    if "POST" in methods:
+        told = _("This address takes a form; it is no page. Open the page that has the form.")
+    else:
+        told = _("This address is only read; it takes no form. Reload the page and send again.")
+    answer = refusal_page(request, NoPage(told))
+    answer["Allow"] = ", ".join(methods)
+    return answer
 
 
 def _deny(

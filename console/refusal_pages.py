@@ -46,6 +46,7 @@ def _title(refusal: Refused) -> str:
     titles = {
         400: _("The form is not complete"),
         403: _("Not allowed"),
+        405: _("Not a page"),
         409: _("Somebody was faster"),
         413: _("Too much at once"),
         429: _("Too many at once"),

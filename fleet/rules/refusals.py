@@ -30,6 +30,12 @@ class NotAllowed(Refused):
     status = 403
 
 
+class NoPage(Refused):
+    """A form's address that was opened as a page, or a page that was posted to."""
+
+    status = 405
+
+
 class Conflict(Refused):
     """The object is not in a state in which this can be done, or somebody else was faster."""
 

@@ -35,6 +35,16 @@ def nodes_selected(text: str) -> list[Node]:
     return sorted((known[name] for name in set(taken) - set(left)), key=lambda node: node.name)
 
 
+def node_chosen(name: str) -> Node:
+    """Return the one node of a form's field. Raises Refused for words that name none, or more than one."""
+    nodes = nodes_selected(name)
+    if len(nodes) != 1:
+        raise Refused(
+            _("Expected the name of one node, found %(n)d. Write one name.") % {"n": len(nodes)}
+        )
+    return nodes[0]
+
+
 def placeable() -> QuerySet[Node]:
     """Return the nodes that may take work: ready, no live hold, reachable, key pinned. Unknown is no."""
     held = Hold.objects.filter(node=OuterRef("pk"), lifted_at=None)

@@ -13,8 +13,11 @@ from fleet.rules.refusals import NotAllowed
 
 
 def permit_demand(user: Any, permission: str, pool: str | None = None) -> None:
-    """Raise NotAllowed unless the person may write behind a name; None stands for a rule and may."""
-    if user is None or policy.may(user, permission, pool, is_write=True):
+    """Raise NotAllowed unless the person may write behind a name; None stands for a rule and may.
+
+    What belongs to no pool takes a role for the whole fleet: "" is the name of none.
+    """
+    if user is None or policy.may(user, permission, pool or "", is_write=True):
         return
     roles = said(roles_say(policy.needs_words(permission, is_write=True)), _)
     if pool is None:

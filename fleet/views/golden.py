@@ -6,7 +6,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect
+from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
@@ -19,6 +19,7 @@ from fleet.rules.policy import may
 from fleet.rules.refusals import Refused
 from fleet.selectors import golden_page
 from fleet.selectors.golden import GoldenLine, line_named, versions_of
+from fleet.selectors.nodes import node_chosen
 from fleet.services import golden as services
 from fleet.services.trail import actor_of
 from fleet.views import golden_drawn
@@ -118,7 +119,7 @@ def golden_edit(request: HttpRequest, name: str) -> HttpResponse:
 @require_POST
 def golden_take(request: HttpRequest) -> HttpResponse:
     """Take a profile from the node of the field `node`; `left_out` names keys that are knowingly left out."""
-    node = get_object_or_404(Node, host__name=request.POST.get("node", "").strip())
+    node = node_chosen(request.POST.get("node", ""))
     profile = services.profile_take(
         node=node,
         name=request.POST.get("name", ""),

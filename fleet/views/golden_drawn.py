@@ -107,17 +107,25 @@ def node_card(
     by_key = {fact.key: fact for fact in facts}
     sources = {(node.name, key): fact for key, fact in by_key.items()}
     off = {difference.key for difference in differences}
+    unread = {diff.key for diff in differences if diff.verdict == UNKNOWN and not diff.path}
+    if len(unread) <= UNREAD_SHOWN:
+        unread = set()
     judged = [key for key in keys if key.tolerance != IGNORE]
     return {
         "profile": profile,
-        "keys": _keys(node.name, differences, golden, sources),
+        "keys": _keys(
+            node.name, [diff for diff in differences if diff.key not in unread], golden, sources
+        ),
+        "unread": sorted(unread),
+        "unread_mark": NO_READING,
         "equal": [
             (key, by_key.get(key.key), bar_words(key.wanted()))
             for key in judged
             if key.key not in off
         ],
         "judged": len(judged),
-        "off": len(off),
+        "off": len({diff.key for diff in differences if diff.verdict != UNKNOWN}),
+        "unknown": len(off - {diff.key for diff in differences if diff.verdict != UNKNOWN}),
         "agrees": AGREES,
     }
 

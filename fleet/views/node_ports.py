@@ -10,6 +10,7 @@ from fleet.marks import mark_of
 from fleet.models import Fact
 from fleet.views.node_facts import known
 
+SHOWN = ("device", "netdev", "state", "physical", "rate_gbps", "mtu", "active_mtu", "firmware")
 # Counters of packets that came wrongly or had to be sent again.
 LOSSES = (
     "out_of_sequence",
@@ -30,10 +31,14 @@ def port_table(facts: Sequence[Fact], now: datetime) -> dict[str, Any] | None:
 
 
 def _port(row: dict[str, Any], gids: Any, counters: Any) -> dict[str, Any]:
-    is_up = row.get("state") == "Active" and row.get("physical") == "LinkUp"
+    read = (row.get("state"), row.get("physical"))
+    health = "ok" if read == ("Active", "LinkUp") else "failed"
+    if health == "failed" and not any(one and one not in ("Active", "LinkUp") for one in read):
+        health = "unknown"  # a state that was not read is not a bad one
     return {
+        **dict.fromkeys(SHOWN),  # an older probe did not read all of them
         **row,
-        "mark": mark_of("gpu", "ok" if is_up else "failed"),
+        "mark": mark_of("gpu", health),
         "gid": _gid(row, gids),
         "losses": _losses(row, counters),
     }

@@ -7,14 +7,14 @@ from typing import Any
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect
+from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
-from fleet.models import Holding, Node, WeightsArtefact
+from fleet.models import Holding, WeightsArtefact
 from fleet.rules.fanout import Limits
 from fleet.rules.refusals import Refused
-from fleet.selectors.nodes import nodes_selected
+from fleet.selectors.nodes import node_chosen, nodes_selected
 from fleet.selectors.weights import artefact_named, distribution_named, holding_of
 from fleet.services import weights as service
 from fleet.services.trail import actor_of
@@ -32,7 +32,7 @@ def artefact_add(request: HttpRequest) -> HttpResponse:
         checksums=request.POST.get("checksums", ""),
         index=request.POST.get("index", ""),
         store=request.POST.get("store", ""),
-        seed_node=_node(node) if node else None,
+        seed_node=node_chosen(node) if node else None,
         actor=actor_of(request),
         user=request.user,
     )
@@ -85,8 +85,8 @@ def holding_act(request: HttpRequest, name: str, node: str) -> HttpResponse:
     if found is None:
         raise Http404(_("%(node)s holds nothing of %(name)s.") % {"node": node, "name": name})
     _act_on(found, request)
-    shown = request.POST.get("distribution", "")
-    return redirect("distribution", shown) if shown else redirect("artefact", name)
+    shown = distribution_named(request.POST.get("distribution", ""))
+    return redirect("distribution", shown.public_id) if shown else redirect("artefact", name)
 
 
 def _act_on(found: Holding, request: HttpRequest) -> None:
@@ -107,10 +107,6 @@ def _artefact(name: str) -> WeightsArtefact:
     if found is None:
         raise Http404(_("No weights are called %(name)s.") % {"name": name})
     return found
-
-
-def _node(name: str) -> Node:
-    return get_object_or_404(Node, host__name=name)
 
 
 def _limits(request: HttpRequest) -> Limits:
