@@ -13,7 +13,7 @@ from fleet.execution.models import Scrape
 from fleet.rules.message import say
 from releases.models import Endpoint, Launch, Rollout
 from releases.rules import triggers as rules
-from releases.rules.window import window_add
+from releases.rules.window import sample_of, window_add
 from releases.services.launch_effects import purpose_of
 from releases.services.rollout_moves import ring_rollout
 
@@ -49,7 +49,9 @@ def triggers_judge(rollout: Rollout) -> str:
 
 def window_restart(rollout: Rollout) -> None:
     """Forget what was counted: a person has judged it."""
-    Rollout.objects.filter(pk=rollout.pk).update()
+    Rollout.objects.filter(pk=rollout.pk).update(
+        counted=[sample_of(_counts(new_launches(rollout)), database_now())]
+    )
 
 
 def new_launches(rollout: Rollout) -> list[Launch]:
