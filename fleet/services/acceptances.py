@@ -7,7 +7,7 @@ nothing. What a verdict does to a node is acceptance_settle.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
@@ -118,8 +118,9 @@ def acceptances_advance(limit: int = BATCH) -> int:
     )
     if not rows:
         return 0
-    late = [row for row in rows if row.run.deadline_at <= database_now()]
-    silent = {row.pk: why for row in rows if (why := _silence(row))}
+    now = database_now()
+    late = [row for row in rows if row.run.deadline_at <= now]
+    silent = {row.pk: why for row in rows if (why := _silence(row, now))}
     asked = [row for row in rows if row.look_id is None and row.pk not in silent]
     asked = [row for row in asked if row not in late]
     if asked:
@@ -167,11 +168,11 @@ def _is_over(step: str) -> Q:
     return Q(**{step: None}) | Q(**{f"{step}__state__in": _FAILED}) | Q(**ended) | Q(**lost)
 
 
-def _silence(row: NodeAcceptance) -> str:
+def _silence(row: NodeAcceptance, now: datetime) -> str:
     """Say why the probe of a row told nothing; empty when it did, or is not over."""
     probe = row.probe
     if probe is None or probe.settled_at is None:
-        is_late = row.run.deadline_at <= database_now()
+        is_late = row.run.deadline_at <= now
         return say("The node was not probed before the deadline.") if is_late else ""
     if any(isinstance(one, dict) and one.get("check") == "connection" for one in probe.findings):
         return probe.summary

@@ -43,9 +43,10 @@ def waves_of(rollout: Rollout) -> list[Wave]:
 def rollout_seen(rollout: Rollout, waves: list[Wave], fired: str) -> rules.RolloutSeen:
     """Build the snapshot of one tick. `fired`: the sentence of a trigger that fires now."""
     strategy = scaled(strategy_of(rollout))
-    units, first = _units(rollout, waves), at_work(waves)
+    units, first, now = _units(rollout, waves), at_work(waves), database_now()
     seen = tuple(
-        _wave(rollout, wave, units[wave.number], strategy, is_next=wave is first) for wave in waves
+        _wave(rollout, wave, units[wave.number], strategy, now, is_next=wave is first)
+        for wave in waves
     )
     is_running = rollout.state == rules.RUNNING
     bounds = out_of_bounds(rollout, first) if is_running and first else ()
@@ -118,7 +119,7 @@ def wave_start(rollout: Rollout, wave: Wave) -> Start:
 
 
 def _wave(
-    rollout: Rollout, wave: Wave, unit: UnitSeen, strategy: Strategy, is_next: bool
+    rollout: Rollout, wave: Wave, unit: UnitSeen, strategy: Strategy, now: datetime, is_next: bool
 ) -> WaveSeen:
     # Only one wave begins at a time: what is signed for the others is not asked before.
     start = wave_start(rollout, wave) if is_next else Start(False)
@@ -128,7 +129,7 @@ def _wave(
         is_canary=wave.is_canary,
         state=wave.state,
         step=wave.step,
-        now=database_now(),
+        now=now,
         observing_since=wave.observing_since,
         requests=_requests_since(wave),
         has_start=start.is_open,
