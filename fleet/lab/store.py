@@ -21,10 +21,10 @@ PORT = 8730
 START_LIMIT_S = 10.0
 _DIRECTORY = "store"
 
+# rsync drops root's rights unless told who it is; nobody else may name a group.
+_AS_ROOT = "uid = 0\ngid = 0\n"
 _CONF = """\
 use chroot = no
-uid = {uid}
-gid = {gid}
 pid file = {directory}/rsync.pid
 lock file = {directory}/rsync.lock
 max connections = 64
@@ -53,7 +53,7 @@ def lay_out_store(lab: Path, block: str) -> None:
     directory = lab / _DIRECTORY
     for name in ("pids", "models"):
         (directory / name).mkdir(parents=True, exist_ok=True)
-    conf = _CONF.format(directory=directory, block=block, uid=os.geteuid(), gid=os.getegid())
+    conf = (_AS_ROOT if os.geteuid() == 0 else "") + _CONF.format(directory=directory, block=block)
     state.replace_text(directory / "rsync.conf", conf)
 
 

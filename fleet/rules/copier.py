@@ -25,7 +25,7 @@ DIRECTORY = re.compile(r"/[A-Za-z0-9._+/-]{1,299}")
 MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 REVISION = re.compile(r"[0-9a-f]{40}")
 
-# rsync drops root's rights unless told who it is; the box is gone with the daemon, however it ends but by KILL.
+# rsync drops root's rights unless told who it is, and nobody else may name a group; the box is gone with the daemon, however it ends but by KILL.
 _SERVE = r"""
 umask 077
 dir=$1 address=$2 port=$3 child=$4
@@ -37,8 +37,7 @@ printf 'flotilla:%s\n' "$RSYNC_SECRET" >"$box/secrets" || exit 73
 unset RSYNC_SECRET
 cat >"$box/conf" <<END || exit 73
 use chroot = no
-uid = $(id -u)
-gid = $(id -g)
+$([ "$(id -u)" != 0 ] || printf 'uid = 0\ngid = 0')
 lock file = $box/lock
 max connections = 4
 timeout = 120
