@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fleet.rules import copier, shards
-from tests.rules.test_copier import Daemon, check, lay, needs_rsync, run
+from tests.platform.test_copier import Daemon, check, lay, needs_rsync, run
 from tests.waiting import wait_until
 
 MIB = 1 << 20
