@@ -25,7 +25,8 @@ DIRECTORY = re.compile(r"/[A-Za-z0-9._+/-]{1,299}")
 MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 REVISION = re.compile(r"[0-9a-f]{40}")
 
-# rsync drops root's rights unless told who it is, and nobody else may name a group; the box is gone with the daemon, however it ends but by KILL.
+# rsync drops root's rights unless told who it is, and nobody else may name a group.
+# The box is gone with the daemon, however it ends but by KILL.
 _SERVE = r"""
 umask 077
 dir=$1 address=$2 port=$3 child=$4
