@@ -17,6 +17,7 @@ __all__ = ["bare_console", "real_passwords", "time_scale", "whole_console"]
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.lab,
+    pytest.mark.long,
     pytest.mark.django_db(transaction=True),
     needs_chromium,
 ]

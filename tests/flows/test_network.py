@@ -6,7 +6,7 @@ from fleet.rules import netrun, netverdict
 from fleet.rules.message import said
 from tests.needs import four_nodes
 
-pytestmark = [pytest.mark.lab, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.django_db(transaction=True)]
 PATIENCE_S = 420.0
 
 

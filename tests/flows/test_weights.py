@@ -146,6 +146,7 @@ def test_an_altered_shard_is_named_and_heals_by_copying_that_file_only(console):
     assert ready_record(lab, "h100-002")["manifest_sha256"] == artefact.manifest_sha256
 
 
+@pytest.mark.long
 def test_a_disk_that_fills_fails_with_words_and_nothing_becomes_ready(console):
     lab = console.lab
     strip(lab, "h100-002")
@@ -159,6 +160,7 @@ def test_a_disk_that_fills_fails_with_words_and_nothing_becomes_ready(console):
     assert not (place_of(lab, "h100-002") / ".ready").exists()
 
 
+@pytest.mark.long
 def test_a_manifest_is_made_on_the_seed_node_and_a_cancelled_copy_leaves_no_process(console):
     from fleet.execution.models import Subject
     from fleet.models import Node, WeightsArtefact
@@ -193,6 +195,7 @@ def test_a_manifest_is_made_on_the_seed_node_and_a_cancelled_copy_leaves_no_proc
     assert not (place_of(lab, "h100-002") / ".ready").exists()
 
 
+@pytest.mark.long
 @four_nodes
 def test_the_children_of_a_seed_that_dies_find_another_parent(console):
     """One node holds it; a child becomes the second source, the first one dies while it serves the others."""
@@ -291,6 +294,7 @@ def test_fourteen_nodes_over_two_leaves_with_one_seed_each_and_a_bad_shard_heale
     }
 
 
+@pytest.mark.long
 @four_nodes
 def test_an_image_is_pulled_by_its_digest_on_nodes_that_lack_it_and_a_refusal_is_dockers_own(
     console,
@@ -331,6 +335,7 @@ def test_an_image_is_pulled_by_its_digest_on_nodes_that_lack_it_and_a_refusal_is
     assert "No such image" in said(gone.explanation)
 
 
+@pytest.mark.long
 def test_a_digest_that_the_registry_does_not_know_fails_in_dockers_words(console):
     from fleet.models import ImageHolding, Node
     from fleet.services.images import image_pull
