@@ -27,7 +27,7 @@ def bare_console(
     settings.IS_REHEARSAL = True
     call_command("seed", inventory=str(lab.directory / "inventory.json"))
     # Nobody probes by schedule: on this clock it would be every 54 s, beside what a test asks for.
-    ProbeSchedule.objects.create(every_s=0)
+    ProbeSchedule.objects.create(pk=1, every_s=0)
     running = RunningConsole(lab, run_child, str(lab.key_path), time_scale)
     running.start_watch()
     return running
