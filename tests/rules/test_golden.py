@@ -1,7 +1,7 @@
 """What differs from gold is said; what is not known is unknown and never a pass."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fleet.rules.gather import commands_of
@@ -67,6 +67,7 @@ def test_what_is_ignored_never_differs(value, found, is_expired):
     assert compare([Wanted("key", value, IGNORE)], {}) == []
 
 
+@example([None, None], [[None, None]], "equal")
 @given(VALUES, VALUES, st.sampled_from(TOLERANCES))
 def test_no_reading_breaks_the_comparison_and_each_difference_is_a_sentence(
     value, found, tolerance
