@@ -10,12 +10,12 @@ from fleet.lab import releases
 from fleet.lab.birth import model_directory
 from fleet.rules.fanout import Limits
 from fleet.rules.message import said
-from tests.needs import four_nodes
+from tests.needs import four_nodes, needs_rsync
 
 pytestmark = [
     pytest.mark.lab,
     pytest.mark.django_db(transaction=True),
-    pytest.mark.skipif(not shutil.which("rsync"), reason="rsync is not on this machine"),
+    needs_rsync,
 ]
 SHARD = "model-00002-of-00046.safetensors"
 MODEL = "deepseek-v4-flash"

@@ -1,7 +1,6 @@
 """Faults of model files change one file of one node and nothing else, and can be undone."""
 
 import json
-import shutil
 import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 from fleet.lab import birth, faults, releases
 from fleet.lab.node import Lab
 from fleet.lab.place import LabError
+from tests.needs import needs_rsync
 
 MODEL = "deepseek-v4-flash"
 NAME = "model-00002-of-00046.safetensors"
@@ -55,7 +55,7 @@ def test_a_shard_or_model_that_is_none_is_refused(site) -> None:
             faults.put_on(site, row, faults.read_arguments(row, words), "f-1")
 
 
-@pytest.mark.skipif(not shutil.which("rsync"), reason="rsync is not on this machine")
+@needs_rsync
 def test_a_full_disk_fails_the_copy_as_a_real_one_does(site, tmp_path: Path) -> None:
     (tmp_path / "small").write_bytes(b"x" * 100)
     (tmp_path / "large").write_bytes(b"x" * 9000)

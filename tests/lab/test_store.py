@@ -1,6 +1,5 @@
 """The lab's store: a real rsync daemon that gives models away, takes nothing, and ends with the lab."""
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -11,11 +10,12 @@ from fleet.lab.keeping import keeper_of
 from fleet.lab.node import Lab
 from fleet.rules import copier
 from tests.lab.conftest import claimed_block
+from tests.needs import needs_rsync
 from tests.waiting import wait_until
 
 pytestmark = [
     pytest.mark.lab,
-    pytest.mark.skipif(not shutil.which("rsync"), reason="rsync is not on this machine"),
+    needs_rsync,
 ]
 MODEL = releases.MODELS["deepseek-v4-flash"]
 

@@ -4,7 +4,6 @@ import contextlib
 import hashlib
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -14,12 +13,12 @@ import pytest
 
 from fleet.rules import copier, shards
 from fleet.rules.message import said
+from tests.needs import needs_rsync
 from tests.waiting import wait_until
 
 REVISION = "c" * 40
 FILES = {f"model-{n}.safetensors": bytes([n]) * (4096 + n) for n in range(1, 5)}
 FILES["sub/tokenizer.json"] = b"{}"
-needs_rsync = pytest.mark.skipif(not shutil.which("rsync"), reason="rsync is not on this machine")
 
 
 def lay(directory: Path, files: dict[str, bytes]) -> list[shards.Shard]:

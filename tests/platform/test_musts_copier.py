@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from fleet.rules import copier, shards
-from tests.platform.test_copier import Daemon, check, lay, needs_rsync, run
+from tests.needs import needs_rsync
+from tests.platform.test_copier import Daemon, check, lay, run
 from tests.waiting import wait_until
 
 MIB = 1 << 20
