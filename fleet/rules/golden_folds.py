@@ -76,13 +76,6 @@ def fold_drift(drift: Mapping[str, Iterable[Difference]]) -> list[Drifted]:
     return sorted(folded, key=_worst_first)
 
 
-def paths_of(differences: Iterable[Difference], key: str) -> frozenset[str]:
-    """Return the places of one key that differ, "3.5" for row 3, column 5: what a drawn matrix marks."""
-    return frozenset(
-        difference.path for difference in differences if difference.key == key and difference.path
-    )
-
-
 def place_words(value: Any, path: str) -> str:
     """Name a place by the heads of a matrix ("GPU3 GPU5" for "3.5") or the device of an entry; else by its path."""
     row, dot, column = path.partition(".")
