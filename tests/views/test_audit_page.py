@@ -98,11 +98,13 @@ def test_the_export_streams_every_entry_that_passes_the_filter(db):
     assert "attachment" in headers["Content-Disposition"]
 
 
-def test_checking_the_chain_names_a_broken_row(ana):
+def test_checking_the_chain_names_a_broken_row(ana, settings, tmp_path):
     from django.db import connection
 
     from fleet.services.seal import trail_seal
 
+    # The consoles of other tests write anchors of other databases into the state directory of this run.
+    settings.TRAIL_ANCHOR_FILE = str(tmp_path / "anchors")
     first = entry(reason="as it was")
     entry()
     trail_seal()
