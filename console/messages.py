@@ -19,7 +19,7 @@ from console import catalogues
 ROOT = Path(__file__).resolve().parents[1]
 APPS = ("console", "fleet", "releases", "runbooks")
 # The console's own processes print to a terminal, and the lab speaks for engines and tools.
-_UNTRANSLATED = ("console/embedded/", "fleet/lab/", "fleet/readings/")
+_UNTRANSLATED = ("console/embedded/", "fleet/lab/")
 # Words of the state machines, as stored sentences carry them for their parameters.
 STATE_WORDS = [
     "registered",
@@ -79,7 +79,7 @@ STATE_WORDS = [
     # the triggers of a rollout
     "error_rate",
 ]
-_PLAIN = frozenset({"_", "_lazy", "gettext", "gettext_lazy", "say"})
+_PLAIN = frozenset({"_", "_lazy", "gettext", "gettext_lazy", "say", "tell"})
 _PLURAL = frozenset({"ngettext", "ngettext_lazy"})
 _CONTEXT = frozenset({"pgettext", "pgettext_lazy"})
 _QUOTED = r"""u?(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')"""

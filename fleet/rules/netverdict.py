@@ -16,6 +16,7 @@ from typing import Any
 from fleet.readings.host.counters import Counters, counter_changes
 from fleet.readings.reach import Ping, Route, parse_ping, parse_route
 from fleet.readings.report import Report
+from fleet.readings.told import sentence_of
 from fleet.readings.verdicts.ib_write_bw import report_ib_write_bw
 from fleet.readings.verdicts.nccl_tests import report_nccl_tests
 from fleet.rules import netranks
@@ -170,9 +171,11 @@ def _rail_said(
     gbps = report.values.get("bw_avg_gbps")
     if report.verdict == FAIL or part.rc:
         why = _first_line(report, part)
-        return Said(FAIL, say("%(rail)s: %(why)s", rail=rail, why=foreign(why))), None
+        return Said(FAIL, say("%(rail)s: %(why)s", rail=rail, why=sentence_of(why))), None
     if report.verdict != PASS or not isinstance(gbps, int | float):
-        return Said(UNKNOWN, say("%(rail)s: %(why)s", rail=rail, why=foreign(report.summary))), None
+        return Said(
+            UNKNOWN, say("%(rail)s: %(why)s", rail=rail, why=sentence_of(report.summary))
+        ), None
     wanted = golden.rails.get(card, {}).get(way)
     return _beside_golden(rail, float(gbps), wanted, golden, bar, "Gb/s"), float(gbps)
 
@@ -233,16 +236,16 @@ def judge_collective(
     busbw = _busbw(report.values)
     values = _collective_values(report, busbw)
     if report.verdict == FAIL or part.rc:
-        why = Said(FAIL, say("nccl-tests: %(why)s", why=foreign(_first_line(report, part))))
+        why = Said(FAIL, say("nccl-tests: %(why)s", why=sentence_of(_first_line(report, part))))
         return _layer(COLLECTIVE, [why, proof, *_said(proofs)], values)
     if busbw is None or not report.complete:
-        why = Said(UNKNOWN, say("nccl-tests: %(why)s", why=foreign(report.summary)))
+        why = Said(UNKNOWN, say("nccl-tests: %(why)s", why=sentence_of(report.summary)))
         return _layer(COLLECTIVE, [why, proof, *_said(proofs)])
     rows = [_beside_golden(say("Bus bandwidth"), busbw, golden.busbw, golden, bar, "GB/s"), proof]
     rows += _said(proofs)
     doubts = [one.text for one in report.findings if one.severity == "warn"]
     if report.verdict != PASS and proof.verdict != FAIL:
-        why_not = foreign((doubts or [report.summary])[0])
+        why_not = sentence_of((doubts or [report.summary])[0])
         rows.append(Said(UNKNOWN, say("nccl-tests: %(why)s", why=why_not)))
     return _layer(COLLECTIVE, rows, values)
 
@@ -324,7 +327,7 @@ def judge_together(parts: Sequence[Part], alone: float | None, bar: float = TOGE
         report = report_nccl_tests(BytesIO(part.text.encode()))
         busbw = _busbw(report.values)
         if report.verdict == FAIL or part.rc:
-            why = foreign(_first_line(report, part))
+            why = sentence_of(_first_line(report, part))
             rows.append(Said(FAIL, say("Turn %(n)s: %(why)s", n=part.name, why=why)))
         elif report.verdict != PASS or busbw is None or not part.is_whole:
             rows.append(Said(UNKNOWN, say("Turn %(n)s has no whole output.", n=part.name)))

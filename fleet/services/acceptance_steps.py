@@ -18,12 +18,14 @@ from fleet.execution.dispatch import (
     commands_dispatch,
     subjects_create,
 )
+from fleet.execution.message import said_within
 from fleet.execution.models import Command, LogChunk
 from fleet.execution.output import Section, command_sections
 from fleet.execution.streams import chunk_lines
 from fleet.models import Gpu, Member, NodeAcceptance
 from fleet.readings.disk_read import parse_disk_read
 from fleet.readings.nccl_tests import NcclTestsReader
+from fleet.readings.told import sentence_of
 from fleet.readings.verdicts.nccl_tests import report_tests
 from fleet.rules import acceptance_steps as steps
 from fleet.rules.acceptance import CardRead, Measured, Pins
@@ -239,11 +241,16 @@ def _allreduce(row: NodeAcceptance, text: str) -> Measured:
     average = report.values.get("avg_busbw")
     if rc != 0 or report.verdict == "fail":
         why = say(
-            "all_reduce_perf ended with %(rc)s: %(said)s", rc=rc, said=foreign(report.summary)[:200]
+            "all_reduce_perf ended with %(rc)s: %(said)s",
+            rc=rc,
+            said=said_within(sentence_of(report.summary), 200),
         )
         return Measured(None, problem=why, is_bad=True)
     if not report.complete or not isinstance(average, int | float):
-        why = say("all_reduce_perf: no whole table: %(said)s", said=foreign(report.summary)[:200])
+        why = say(
+            "all_reduce_perf: no whole table: %(said)s",
+            said=said_within(sentence_of(report.summary), 200),
+        )
         return Measured(None, problem=why)
     return Measured(float(average))
 

@@ -6,13 +6,16 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from fleet.marks import CRIT, IDLE, OK, WARN, Mark
 from fleet.readings.report import Finding, Report
 from fleet.readings.text import decode
+from fleet.readings.told import sentence_of
 from fleet.rules import pasted_lines
 from fleet.rules.log_text import show_text
+from fleet.rules.message import said
 from fleet.rules.next_looks import next_looks
 
 LINKS_MOST = 3
@@ -52,6 +55,7 @@ def drawn(report: Report, raw: bytes) -> dict[str, Any]:
     flat = list(_flat("", report.values))
     return {
         "report": report,
+        "summary": show_text(said(sentence_of(report.summary), gettext)),
         "mark": verdict_mark(report),
         "total": total,
         "size": len(raw),
@@ -71,7 +75,7 @@ def _finding(found: Finding) -> dict[str, Any]:
     return {
         "mark": _SEVERITIES[found.severity],
         "id": found.id,
-        "text": show_text(found.text),
+        "text": show_text(said(sentence_of(found.text), gettext)),
         "lines": named,
         "more": len(found.lines) - len(named),
     }

@@ -14,6 +14,7 @@ from fleet.models import Node
 from fleet.readings.kernel_log.stamps import lines_since
 from fleet.readings.kinds import READERS
 from fleet.readings.nccl_log import NcclReader
+from fleet.readings.told import sentence_of
 from fleet.rules.message import say
 from fleet.services.trail import Actor
 from releases.models import GateRun, Launch, LaunchPosition
@@ -101,7 +102,7 @@ def _kernel_log(command: Command, since: datetime) -> tuple[str, str]:
     if report.complete:
         report = read(BytesIO(b"".join(line + b"\n" for line in late)))
     verdict = {"pass": gates.PASSED, "fail": gates.FAILED}.get(report.verdict, "unknown")
-    return verdict, report.summary
+    return verdict, sentence_of(report.summary)
 
 
 # -- the lagging rank
