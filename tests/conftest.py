@@ -9,10 +9,12 @@ from typing import Any
 
 import hypothesis
 import pytest
+from django.test import TransactionTestCase
 from django.utils import translation
 
 from tests import services, waiting
 from tests.children import Child, end_children, start_child
+from tests.emptying import empty_what_was_filled
 
 ROOT = Path(__file__).resolve().parents[1]
 _PURE = (
@@ -101,6 +103,13 @@ def servers() -> services.TestServices:
 def _servers_unless_pure(request: pytest.FixtureRequest) -> None:
     if not all(map(_is_pure, request.session.items)):
         request.getfixturevalue("servers")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _tables_are_emptied_fast() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TransactionTestCase, "_fixture_teardown", empty_what_was_filled)
+        yield
 
 
 @pytest.fixture(autouse=True)

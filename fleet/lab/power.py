@@ -65,10 +65,11 @@ def kill_listener(node_dir: Path) -> None:
 def kill_node(host: NodeHost) -> None:
     """Kill every process of the node, the SSH daemons last, as a power cut would.
 
-    Open sessions freeze first: nobody must hear of the deaths one by one.
+    The listener and then the open sessions freeze first: nobody must hear of the deaths one by one, not even a
+    session that begins meanwhile.
     """
-    for pid, ticks in sessions(host.directory).items():
-        procs.send_signal(pid, ticks, signal.SIGSTOP)
+    signal_all(listener(host.directory), signal.SIGSTOP)
+    signal_all(sessions(host.directory), signal.SIGSTOP)
     left = procs.cut_power([str(host.directory / "pids")], lambda: commands(host))
     if left:
         raise LabError(f"processes {sorted(left)} cannot be killed; look at /proc/PID/stat")

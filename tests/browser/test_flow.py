@@ -23,7 +23,7 @@ READY_MS = 240_000
 NEWEST_LINE = "Math.max(...Array.from(document.querySelectorAll('.ln[id^=L0]'), e => +e.dataset.n))"
 
 
-@pytest.mark.parametrize("language", ["en", "zh-hans"])
+@pytest.mark.parametrize("language", ["en", pytest.param("zh-hans", marks=pytest.mark.long)])
 def test_probe_launch_follow_break_and_stop_by_clicks(whole_console, language):
     console, base = whole_console
     with open_browser() as browser:

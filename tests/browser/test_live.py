@@ -10,6 +10,13 @@ TICKED = (
 )
 SUSPECT = "Host.objects.filter(name='{}').update(reach='suspect')"
 WELL = "Host.objects.filter(name='{}').update(reach='ok')"
+# Another test of the same run may have signed the card of the scene.
+UNSIGNED = (
+    "asked = Approval.objects.filter(rollout__pool__slug='dsv4', wave__number=3); "
+    "Signature.objects.filter(approval__in=asked).delete(); "
+    "Wave.objects.filter(approvals__in=asked).update(state='awaiting_approval'); "
+    "asked.update(decision='', decided_by=None, decided_at=None)"
+)
 
 
 def is_live(page) -> bool:
@@ -49,6 +56,7 @@ def test_nothing_moves_under_the_pointer_and_it_comes_when_the_pointer_leaves(op
 
 
 def test_text_that_nobody_sent_survives_a_refetch_of_its_own_part(open_page, change):
+    change(UNSIGNED, "inbox")
     page = open_page("/inbox/", person="bo")
     wait_until(lambda: is_live(page), what="the socket")
     page.get_by_label("Note, kept in the audit log").first.fill("half a sentence")

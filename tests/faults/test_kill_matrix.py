@@ -34,10 +34,8 @@ SHORT = [
     ("worker", "start-sent"),
     ("tick", "launch-starting"),
     ("watch", "launch-loading"),
-    ("postgres", "start-sent"),
     ("postgres", "launch-starting"),
     ("valkey", "after-commit-before-enqueue"),
-    ("beat", "launch-preflight"),
 ]
 MATRIX = [
     pytest.param(SHORT, id="some"),

@@ -229,7 +229,29 @@ def test_a_unit_is_stopped_only_when_its_long_stream_has_ended(console, gateway,
     assert "42" in answer(gateway)
 
 
-def test_a_drain_at_its_deadline_says_how_many_it_cuts(console, gateway, units):
+def test_redis_goes_away_and_a_drain_meets_its_deadline(console, gateway, units):
+    """Two scenes on the same two units, whose start takes longer than both."""
+    traffic_goes_on_while_redis_is_away(console, gateway, units[0])
+    a_drain_at_its_deadline_says_how_many_it_cuts(console, gateway, units)
+
+
+def traffic_goes_on_while_redis_is_away(console, gateway, first):
+    from releases.services.endpoints import endpoint_agrees, endpoint_set
+
+    servers = services.session()
+    servers.kill("valkey")
+    try:
+        endpoint_set(launch=first, weight=30, actor=make_actor(), reason="it is slow")
+        console.tick()
+        assert "42" in answer(gateway)
+        assert not endpoint_agrees(endpoint(first))
+    finally:
+        servers.start_again("valkey")
+    console.until(lambda: endpoint_agrees(endpoint(first)), "the weight to be read back")
+    assert weight_of(gateway, first) == 30
+
+
+def a_drain_at_its_deadline_says_how_many_it_cuts(console, gateway, units):
     from releases.services.drains import drain_start
     from releases.services.launches import launch_stop
 
@@ -243,20 +265,3 @@ def test_a_drain_at_its_deadline_says_how_many_it_cuts(console, gateway, units):
     launch_stop(launch=launch, reason="no time", actor=make_actor())
     console.until(lambda: fresh(launch).state == "stopped", "the unit to be stopped")
     assert not stream.is_whole()
-
-
-def test_traffic_goes_on_while_redis_is_away(console, gateway, units):
-    from releases.services.endpoints import endpoint_agrees, endpoint_set
-
-    first, _ = units
-    servers = services.session()
-    servers.kill("valkey")
-    try:
-        endpoint_set(launch=first, weight=30, actor=make_actor(), reason="it is slow")
-        console.tick()
-        assert "42" in answer(gateway)
-        assert not endpoint_agrees(endpoint(first))
-    finally:
-        servers.start_again("valkey")
-    console.until(lambda: endpoint_agrees(endpoint(first)), "the weight to be read back")
-    assert weight_of(gateway, first) == 30

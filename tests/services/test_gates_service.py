@@ -125,8 +125,9 @@ def test_a_run_asks_every_prompt_whole_and_streamed_each_once(launch):
     )
     assert {command.queue for command in asked} == {"gate"}
     assert {command.host.name for command in asked} == {"h100-001"}
-    bodies = {command.purpose.split("/")[1]: command.payload["body"] for command in asked}
-    assert bodies["stream"] == {**bodies["golden"], "stream": True}
+    bodies = {tuple(command.purpose.split("/")[1:]): command.payload["body"] for command in asked}
+    for prompt in PROMPTS:
+        assert bodies["stream", prompt] == {**bodies["golden", prompt], "stream": True}
 
 
 def test_rows_come_as_the_answers_do_and_the_run_passes_with_the_last(launch):
