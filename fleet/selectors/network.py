@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Min, Q
+from django.db.models import Max, Min, Q
 
 from fleet.models import NetGolden, NetMatrix, NetPair, NetRun, NetStep, Node
 from fleet.rules import netrun, netverdict
@@ -114,18 +114,21 @@ def rungs_of(pair: NetPair) -> list[NetPair]:
 def pairs_beside(pair: NetPair, step: str) -> tuple[int, int]:
     """Return how many other pairs were tested on a pair's leaves while it was in a step: of its own run and of others.
 
-    Of its own run those of its round; of others every pair that had begun to load and not ended before the step.
+    Of its own run those of its round; of others every pair that began to load before the step had ended and did not
+    end before it began. A step that was not collected proves nothing, and so nothing is counted beside it.
     """
     leaves = (pair.a.rack.leaf_id, pair.b.rack.leaf_id)
     on_leaves = Q(a__rack__leaf__in=leaves) | Q(b__rack__leaf__in=leaves)
     rows = NetPair.objects.filter(on_leaves)
     own = rows.filter(run=pair.run_id, round=pair.round).exclude(pk=pair.pk).count()
     mine = NetStep.objects.filter(pair=pair, step=step)
-    began = mine.aggregate(at=Min("command__created_at"))["at"]
-    if began is None:
+    span = mine.aggregate(began=Min("command__created_at"), ended=Max("collect__created_at"))
+    if span["began"] is None or span["ended"] is None:
         return own, 0
-    others = rows.exclude(run=pair.run_id).filter(steps__step__in=netrun.BUSY)
-    others = others.filter(Q(ended_at=None) | Q(ended_at__gte=began))
+    others = rows.exclude(run=pair.run_id).filter(
+        steps__step__in=netrun.BUSY, steps__command__created_at__lte=span["ended"]
+    )
+    others = others.filter(Q(ended_at=None) | Q(ended_at__gte=span["began"]))
     return own, others.distinct().count()
 
 

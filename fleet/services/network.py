@@ -90,8 +90,9 @@ def net_run_start(
         requested_by=user,
     )
     _reserve(run, rows, actor)
-    planned = netpairs.plan_rounds(stations_of(rows), pairs_per_leaf=pairs_per_leaf)
-    _add_rounds(run, rows, planned[:rounds], netrun.FIRST, first=1)
+    if set(wanted) != {netverdict.TOGETHER}:  # which plans its own pairs when its turn comes
+        planned = netpairs.plan_rounds(stations_of(rows), pairs_per_leaf=pairs_per_leaf)
+        _add_rounds(run, rows, planned[:rounds], netrun.FIRST, first=1)
     trail_add(
         actor=actor,
         verb="network.start",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
@@ -107,11 +108,22 @@ def _compared(request: HttpRequest, line: PairLine, version: PairVersion) -> dic
     if other is None or other is version:
         return {"other": None}
     before, after = keys_wanted(other.gold), keys_wanted(version.gold)
-    units = {want.key: unit_of(want.key) for want in [*before, *after]}
-    rows = change_rows(changes_between(before, after), units)
+    bars = (
+        []
+        if other.gold.bar == version.gold.bar
+        else [percent(other.gold.bar), percent(version.gold.bar)]
+    )
+    # One bar holds for every key: it is told once, and the keys only where they were measured otherwise.
+    before = [replace(want, ratio=version.gold.bar) for want in before]
+    order = {want.key: at for at, want in enumerate([*before, *after])}
+    rows = change_rows(changes_between(before, after), {key: unit_of(key) for key in order})
     for row in rows:
         row["word"] = said(key_words(row["key"]), _)
-    return {"other": other, "changes": rows}
+    return {
+        "other": other,
+        "bars": bars,
+        "changes": sorted(rows, key=lambda row: order[row["key"]]),
+    }
 
 
 @require_POST

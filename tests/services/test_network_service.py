@@ -190,6 +190,12 @@ def test_a_curve_that_another_run_disturbed_is_unknown():
     assert any("pairs of other runs" in text for text in sentences(pair, "together"))
 
 
+def test_a_run_of_layer_4_alone_tests_no_pair_before_and_can_pass():
+    make_matrix()
+    run = run_to_end(start(make_leaves(2, 2), layers=(netverdict.TOGETHER,)), Answers())
+    assert (run.verdict, run.pairs.filter(kind=netrun.FIRST).count()) == ("pass", 0)
+
+
 def test_two_nodes_alone_are_no_load():
     make_matrix()
     run = run_to_end(start(make_nodes(2), layers=(netverdict.TOGETHER,)), Answers())

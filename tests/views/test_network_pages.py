@@ -140,7 +140,8 @@ def test_golden_pairs_stand_among_the_profiles_with_versions_side_by_side_and_a_
     assert answer.url == f"/golden/pairs/{new.pk}/"
     page = text(bo, f"{answer.url}?with={gold.pk}")
     assert "Changes against version 1" in page
-    assert "at least 0.95 of it" in page
+    assert '<td class="num nowrap">95.0 %</td><td class="num nowrap">90.0 %</td>' in page
+    assert "not in this version" not in page, "both are of the same pair"
     assert "at least 0.9 of it" in page
     assert "agreed in NET-812" in page
     assert "version 2" in text(ana, "/golden/")
