@@ -57,6 +57,7 @@ _WORDS: dict[str, Any] = {
     "network.end": _("network test ended"),
     "network.cancel": _("network test cancelled"),
     "network_golden.choose": _("golden pair chosen"),
+    "network_golden.bar": _("bar of the golden pair changed"),
     "network_matrix.write": _("network matrix written"),
     "network_matrix.sign": _("network matrix signed"),
     "import.read": _("dry run made"),

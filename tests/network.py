@@ -111,6 +111,29 @@ def ping_text(address: str = "127.0.64.2", lost: int = 0) -> str:
     )
 
 
+def gids_text(node: int = 1, hcas: list[str] = HCAS, index: int = 3) -> str:
+    """The table of `show_gids`: each card with the IPv4 address of its rail."""
+    head = "DEV\tPORT\tINDEX\tGID\t\t\t\t\tIPv4  \t\tVER\tDEV\n"
+    head += "---\t----\t-----\t---\t\t\t\t\t------------  \t---\t---\n"
+    rows = "".join(
+        f"{card}\t1\t{index}\t0000:0000:0000:0000:0000:ffff:0a29:{rail:02x}{node:02x}"
+        f"\t10.41.{rail}.{node}  \tv2\trail{rail}np0\n"
+        for rail, card in enumerate(hcas)
+    )
+    return f"{head}{rows}n_gids_found={len(hcas)}\n"
+
+
+def reached_text(words: list[str], lost: Mapping[str, int] = MappingProxyType({})) -> str:
+    """What the script of the rails prints for its words: card, interface, own and peer's address of each rail."""
+    text = ""
+    for card, netdev, own, other in zip(*[iter(words)] * 4, strict=True):
+        text += marked("ping", card, "out", 0, ping_text(other, lost.get(card, 0)))
+        text += marked(
+            "route", card, "out", 0, f"{other} from {own} dev {netdev} uid 0 \n    cache "
+        )
+    return text
+
+
 def counters_text(again: int = 0, device: str = "mlx5_0") -> str:
     head = f"/sys/class/infiniband/{device}/ports/1/hw_counters"
     return f"{head}/out_of_sequence:{again}\n{head}/packet_seq_err:0\n"
@@ -145,6 +168,9 @@ class Answers:
         self.via = "NET/IB/0/GDRDMA"
         self.again = 0
         self.silent: set[str] = set()
+        self.shared: Callable[[int], float] = lambda pairs: 1.0  # what pairs at once leave to each
+        self.lost: dict[str, int] = {}  # card to how many of five packets its rail loses
+        self.gids = gids_text
 
     def all(self) -> int:
         """Answer every open command once; return how many."""
@@ -173,7 +199,11 @@ class Answers:
 
     def _probed(self, command: Command) -> list[Section]:
         is_after = "/after/" in command.purpose
+        asked = {s["name"]: s["argv"] for s in command.payload["sections"]}
+        number = int(command.host.name.rpartition("-")[2])
         texts = {
+            "gids": self.gids(number),
+            "rails": reached_text(asked.get("rails", [])[6:], self.lost),
             "ping": ping_text(),
             "route": "127.0.64.2 dev bond0 src 127.0.64.1 uid 0\n    cache\n",
             "counters": counters_text(self.again if is_after else 0),
@@ -196,6 +226,8 @@ class Answers:
         if "/rails/" in command.purpose:
             return rails_text(GOLD_GBITS * width / GOLD_GBS) if command.purpose.count("/a/") else ""
         turns = 6 if "/loop/" in command.purpose else 1
+        if turns > 1:
+            width *= self.shared(pair.run.pairs.filter(round=pair.round).count())
         return "".join(
             marked("loop", str(n), "run", 0, curve_text(a, b, width, self.via))
             for n in range(1, turns + 1)

@@ -49,6 +49,7 @@ MAY_WRITE = {
     "network-start": {"operator", "approver"},
     "network-cancel": {"operator", "approver"},
     "network-golden": {"approver"},
+    "golden-pair-bar": {"approver"},
     "network-matrix-write": {"operator", "approver"},
     "network-matrix-sign": {"approver"},
     "launch-plan": {"operator", "approver"},

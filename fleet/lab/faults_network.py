@@ -274,7 +274,7 @@ TABLE = (
     ),
     Fault(
         name="leaf.oversub",
-        about="the uplinks of the node's leaf are sold `ratio` times; one pair alone sees nothing",
+        about="the uplinks of the node's leaf are sold `ratio` times: they carry 8/ratio pairs at full width",
         apply=_oversell,
         undo=put_back,
         arguments={"ratio": 2.0},

@@ -175,11 +175,16 @@ class NetStep(models.Model):
 
 
 class NetGolden(models.Model):
-    """The pair that others of the same class and topology are compared with; an older choice stays as history."""
+    """One version of the golden pair of a class and topology: the pair, and the share of it that others must reach.
+
+    Never edited in place: another pair or another bar is the next version; at most one is current.
+    """
 
     node_class = models.CharField(max_length=40)
     topology = models.CharField(max_length=12)
     pair = models.ForeignKey(NetPair, on_delete=models.PROTECT, related_name="golden_for")
+    bar = models.FloatField(default=netverdict.BAR, help_text="least ratio to this pair")
+    note = models.TextField(blank=True, help_text="why this version was made")
     is_current = models.BooleanField(default=True)
     chosen_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TypeVar
@@ -309,8 +309,3 @@ def _open_why(evidence: _Evidence, a: str, b: str) -> str:
         b=b,
         unproved=unproved,
     )
-
-
-def ratio_of(goldens: Mapping[str, float], topology: str, measured: float | None) -> float | None:
-    """Return a pair's ratio to the golden pair of its topology; None without one."""
-    return golden_ratio(measured, goldens.get(topology))

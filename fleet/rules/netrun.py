@@ -18,23 +18,30 @@ NETRUN_MOVES: dict[str, frozenset[str]] = {
 }
 OPEN = (PAIRING, REPAIRING, LOADING)
 
-FIRST, REPAIR, TOGETHER = "first", "repair", "together"
+FIRST, REPAIR, RUNG, TOGETHER = "first", "repair", "rung", "together"
+# The rows of layer 4: rungs of the curve under load, and the loop of all pairs.
+LOADED = (RUNG, TOGETHER)
 # What a pair does, one after the other. `before` and `after` read the counters of both nodes.
-WAITING, BEFORE, RAILS, CURVE, LOOP, AFTER = "waiting", "before", "rails", "curve", "loop", "after"
-STEP_OF_LAYER = {layers.RAILS: RAILS, layers.COLLECTIVE: CURVE, layers.TOGETHER: LOOP}
+WAITING, BEFORE, REACH, AFTER = "waiting", "before", "reach", "after"
+RAILS, CURVE, LOOP = "rails", "curve", "loop"
+# Steps in which a pair loads the network.
+BUSY = (RAILS, CURVE, LOOP)
+STEP_OF_LAYER = {layers.REACH: REACH, layers.RAILS: RAILS, layers.COLLECTIVE: CURVE}
 
 
 def steps_of(kind: str, wanted: Collection[str]) -> tuple[str, ...]:
     """Return the steps of a pair; the load of all pairs runs nothing but the loop between two readings."""
+    if kind == RUNG:
+        return (LOOP,)
     if kind == TOGETHER:
         return BEFORE, LOOP, AFTER
-    inner = [STEP_OF_LAYER[name] for name in (layers.RAILS, layers.COLLECTIVE) if name in wanted]
-    return (BEFORE, *inner, AFTER) if inner else (BEFORE,)
+    inner = tuple(STEP_OF_LAYER[name] for name in layers.LAYERS[:3] if name in wanted)
+    return (BEFORE, *inner, AFTER) if {*inner} - {REACH} else (BEFORE, *inner)
 
 
 def layers_of(kind: str, wanted: Collection[str]) -> tuple[str, ...]:
     """Return the layers that a pair of this kind is judged by."""
-    if kind == TOGETHER:
+    if kind in LOADED:
         return (layers.TOGETHER,)
     return tuple(name for name in layers.LAYERS if name in wanted and name != layers.TOGETHER)
 

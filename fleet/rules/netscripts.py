@@ -15,8 +15,6 @@ from typing import Any
 
 RDMA_PORT = 18515  # perftest's own default; each rail has the next one
 GPUS = 8
-IP_HEADERS = 28  # IPv4 and ICMP, which ping's -s does not count
-PINGS = 5
 # What only the matrix says: a value of one fleet copied to another falls back to sockets, or hangs (manual A 4.5).
 MATRIX_NAMES = (
     "NCCL_IB_HCA",
@@ -31,7 +29,8 @@ CURVE_FROM, CURVE_TO = "8", "8G"
 RAIL_S = 2
 _MARK = "== flotilla"
 _HEAD = re.compile(
-    rf"^{_MARK} (rail|loop) (\S{{1,40}}) (\S{{1,8}}) rc (\d{{1,3}}) bytes (\d{{1,9}})$", re.M
+    rf"^{_MARK} (rail|loop|ping|route) (\S{{1,40}}) (\S{{1,8}}) rc (\d{{1,3}}) bytes (\d{{1,9}})$",
+    re.M,
 )
 SERVER = """\
 p=$1 s=$2 g=$3 c=$4 l=$5; shift 5
@@ -103,7 +102,10 @@ class End:
 
 @dataclass(frozen=True)
 class Part:
-    """A marked part of an output: a rail and its direction, or a turn of the loop. `is_whole`: no byte is missing."""
+    """A marked part of an output: a rail and its direction, a turn of the loop, or ping and route of a rail.
+
+    `is_whole`: no byte is missing.
+    """
 
     kind: str
     name: str
@@ -127,26 +129,13 @@ def environment_of(wiring: Wiring) -> dict[str, str]:
     return env
 
 
-def reach_sections(wiring: Wiring, peer: End) -> list[dict[str, Any]]:
-    """Return what layer 1 asks a node: packets of full size to the peer that may not be split, and the way."""
-    size = str(wiring.mtu - IP_HEADERS)
-    return [
-        _section(
-            "ping",
-            ["ping", "-c", str(PINGS), "-i", "0.2", "-M", "do", "-s", size, peer.address],
-            15,
-        ),
-        _section("route", ["ip", "route", "get", peer.address], 5),
-        counter_section(wiring),
-    ]
-
-
 def counter_section(wiring: Wiring) -> dict[str, Any]:
     """Return the question for the RDMA counters of the matrix's cards."""
-    return _section("counters", ["sh", "-c", COUNTERS, "sh", *wiring.hcas], 10)
+    return section("counters", ["sh", "-c", COUNTERS, "sh", *wiring.hcas], 10)
 
 
-def _section(name: str, argv: list[str], timeout_s: float) -> dict[str, Any]:
+def section(name: str, argv: list[str], timeout_s: float) -> dict[str, Any]:
+    """Return one question of a probe as its command carries it."""
     return {"name": name, "timeout_s": timeout_s, "argv": argv}
 
 

@@ -98,6 +98,9 @@ PERMISSIONS: dict[str, Entry] = {
     "golden-take": Entry(write=ACT),
     "golden-edit": Entry(read=READ, write=ACT, scope="golden", is_versioned=True),
     "golden-current": Entry(write=SIGN, scope="golden", is_versioned=True),
+    # golden pairs: a version is never edited, the one in its address is the one that was read
+    "golden-pair": Entry(read=READ),
+    "golden-pair-bar": Entry(write=SIGN),
     # network acceptance; a cancel must not wait for a fresh page
     "network-list": Entry(read=READ),
     "network-run": Entry(read=READ),

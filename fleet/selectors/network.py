@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fleet.models import NetGolden, NetMatrix, NetPair, NetRun, Node
+from django.db.models import Max, Min, Q
+
+from fleet.models import NetGolden, NetMatrix, NetPair, NetRun, NetStep, Node
 from fleet.rules import netrun, netverdict
 from fleet.rules.netpairs import Measured, Station
 from fleet.rules.netscripts import Wiring, environment_of
@@ -72,6 +74,8 @@ def golden_numbers(node_classes: Iterable[str]) -> dict[str, dict[str, Any]]:
             "run": row.pair.run.public_id,
             "busbw": row.pair.busbw_gbs,
             "rails": row.pair.rails,
+            "load": load_of(row.pair),
+            "bar": row.bar,
         }
         for row in rows.select_related("pair__run", "pair__a__host", "pair__b__host")
     }
@@ -82,7 +86,50 @@ def golden_of(run: NetRun, pair: NetPair) -> Golden:
     if pair.a.node_class != pair.b.node_class:
         return Golden()
     found = run.golden.get(f"{pair.a.node_class}/{pair.topology}") or {}
-    return Golden(found.get("pair", ""), found.get("busbw"), found.get("rails") or {})
+    load = {int(count): float(width) for count, width in found.get("load") or ()}
+    return Golden(found.get("pair", ""), found.get("busbw"), found.get("rails") or {}, load)
+
+
+def loaded_pair(pair: NetPair) -> NetPair | None:
+    """Return the row of layer 4 over the same two nodes of the same run, whoever of them began; None without one."""
+    both = (pair.a_id, pair.b_id)
+    rows = NetPair.objects.filter(run=pair.run_id, kind=netrun.TOGETHER, a__in=both, b__in=both)
+    return rows.order_by("-round").first()
+
+
+def load_of(pair: NetPair) -> list[list[float]]:
+    """Return the curve under load of these two nodes, [pairs at once, GB/s] a point; empty when none was measured."""
+    row = pair if pair.kind == netrun.TOGETHER else loaded_pair(pair)
+    layer = (row.layers.get(netverdict.TOGETHER) or {}) if row else {}
+    return list(layer.get("values", {}).get("load") or ())
+
+
+def rungs_of(pair: NetPair) -> list[NetPair]:
+    """Return the rungs of the curve under load over the same two nodes, in the order they were measured."""
+    both = (pair.a_id, pair.b_id)
+    rows = NetPair.objects.filter(run=pair.run_id, kind=netrun.RUNG, a__in=both, b__in=both)
+    return list(rows.order_by("round"))
+
+
+def pairs_beside(pair: NetPair, step: str) -> tuple[int, int]:
+    """Return how many other pairs were tested on a pair's leaves while it was in a step: of its own run and of others.
+
+    Of its own run those of its round; of others every pair that began to load before the step had ended and did not
+    end before it began. A step that was not collected proves nothing, and so nothing is counted beside it.
+    """
+    leaves = (pair.a.rack.leaf_id, pair.b.rack.leaf_id)
+    on_leaves = Q(a__rack__leaf__in=leaves) | Q(b__rack__leaf__in=leaves)
+    rows = NetPair.objects.filter(on_leaves)
+    own = rows.filter(run=pair.run_id, round=pair.round).exclude(pk=pair.pk).count()
+    mine = NetStep.objects.filter(pair=pair, step=step)
+    span = mine.aggregate(began=Min("command__created_at"), ended=Max("collect__created_at"))
+    if span["began"] is None or span["ended"] is None:
+        return own, 0
+    others = rows.exclude(run=pair.run_id).filter(
+        steps__step__in=netrun.BUSY, steps__command__created_at__lte=span["ended"]
+    )
+    others = others.filter(Q(ended_at=None) | Q(ended_at__gte=span["began"]))
+    return own, others.distinct().count()
 
 
 def stations_of(nodes: Iterable[Node]) -> list[Station]:
@@ -97,7 +144,7 @@ def measured(pairs: Iterable[NetPair]) -> list[Measured]:
     """
     rows = []
     for pair in pairs:
-        if pair.kind == netrun.TOGETHER or pair.step != netrun.DONE:
+        if pair.kind in netrun.LOADED or pair.step != netrun.DONE:
             continue
         ratio = pair.ratio
         if pair.verdict == netverdict.FAIL and (ratio is None or ratio >= pair.run.bar):

@@ -6,15 +6,15 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import Max
 from django.db.models.functions import Now
 from django.utils.translation import gettext as _
 
 from fleet.doorbell import ring
 from fleet.models import Leaf, NetGolden, NetMatrix, NetPair, Node
-from fleet.rules import netverdict
-from fleet.rules.refusals import Conflict, NotAllowed, Refused
+from fleet.rules import netgold, netverdict
+from fleet.rules.refusals import Conflict, NeedsReason, NotAllowed, Refused
 from fleet.services.permits import permit_demand
 from fleet.services.trail import Actor, trail_add
 
@@ -23,6 +23,7 @@ CARD = re.compile(r"[a-z][a-z0-9_]{0,30}")
 INTERFACE = re.compile(r"[A-Za-z][A-Za-z0-9._@-]{0,14}")
 MTU_RANGE = (1280, 65520)  # IPv6's least, IPoIB's most
 GID_MAX, CLASS_MAX = 255, 255
+_LOCK_CLASS = 7408
 
 
 @transaction.atomic
@@ -36,6 +37,7 @@ def matrix_write(*, fields: Mapping[str, str], actor: Actor, user: Any = None) -
             % {"name": node_class[:40] or "?"}
         )
     leaf = _leaf(fields.get("leaf", ""))
+    _lock_line(f"matrix/{node_class}/{leaf.number if leaf else '-'}")
     last = NetMatrix.objects.filter(node_class=node_class, leaf=leaf).aggregate(v=Max("version"))
     row = NetMatrix.objects.create(
         node_class=node_class,
@@ -99,10 +101,12 @@ def golden_choose(*, pair: NetPair, actor: Actor, user: Any = None) -> NetGolden
             % {"pair": pair}
         )
     words = {"node_class": pair.a.node_class, "topology": pair.topology}
-    before = NetGolden.objects.select_for_update(of=("self",)).filter(is_current=True, **words)
+    _lock_line(f"golden/{pair.a.node_class}/{pair.topology}")
+    before = NetGolden.objects.filter(is_current=True, **words)
     old = before.select_related("pair__a__host", "pair__b__host").first()
     NetGolden.objects.filter(is_current=True, **words).update(is_current=False)
-    gold = NetGolden.objects.create(pair=pair, chosen_by=user, **words)
+    bar = old.bar if old else netverdict.BAR
+    gold = NetGolden.objects.create(pair=pair, chosen_by=user, bar=bar, **words)
     trail_add(
         actor=actor,
         verb="network_golden.choose",
@@ -111,8 +115,60 @@ def golden_choose(*, pair: NetPair, actor: Actor, user: Any = None) -> NetGolden
         before={"pair": str(old.pair)} if old else None,
         after={**words, "pair": str(pair), "busbw_gbs": pair.busbw_gbs},
     )
-    ring(TOPIC, pair.run.topic)
+    ring(TOPIC, "golden", pair.run.topic)
     return gold
+
+
+@transaction.atomic
+def golden_bar(
+    *, gold: NetGolden, bar: str, reason: str, actor: Actor, user: Any = None
+) -> NetGolden:
+    """Make the next version of a golden pair with another bar, in percent as typed; runs from now on take it.
+
+    Raises NeedsReason, Refused for what is no bar or changes nothing, Conflict unless the version is in force.
+    """
+    permit_demand(user, "golden-pair-bar")
+    if not reason.strip():
+        raise NeedsReason(_("Another bar needs a reason. Write why, then send again."))
+    wanted = netgold.read_bar(bar)
+    if wanted is None:
+        low, high = (100 * one for one in netgold.BAR_RANGE)
+        raise Refused(
+            _("Bar: expected a percentage from %(low)d to %(high)d, found %(found)s.")
+            % {"low": low, "high": high, "found": bar.strip()[:20] or "-"}
+        )
+    _lock_line(f"golden/{gold.node_class}/{gold.topology}")
+    old = NetGolden.objects.select_related("pair__run", "pair__a__host", "pair__b__host").get(
+        pk=gold.pk
+    )
+    if not old.is_current:
+        raise Conflict(_("There is a newer version of this golden pair. Look at that one."))
+    if wanted == old.bar:
+        raise Refused(
+            _("Nothing would change: the bar is %(bar)s %% already.") % {"bar": f"{100 * wanted:g}"}
+        )
+    words = {"node_class": old.node_class, "topology": old.topology}
+    NetGolden.objects.filter(pk=old.pk).update(is_current=False)
+    new = NetGolden.objects.create(
+        pair=old.pair, chosen_by=user, bar=wanted, note=reason.strip()[:500], **words
+    )
+    trail_add(
+        actor=actor,
+        verb="network_golden.bar",
+        object_kind="network",
+        object_id=old.pair.run.public_id,
+        reason=reason,
+        before={"bar": old.bar},
+        after={**words, "pair": str(old.pair), "bar": wanted},
+    )
+    ring(TOPIC, "golden", old.pair.run.topic)
+    return new
+
+
+def _lock_line(line: str) -> None:
+    """Let writers of one class go one after the other; the first version has no row to lock."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", [_LOCK_CLASS, line])
 
 
 def _sentences_beside_gold(pair: NetPair) -> list[dict[str, Any]]:

@@ -21,42 +21,30 @@ from fleet.execution.dispatch import (
     commands_dispatch,
     subject_create,
 )
-from fleet.execution.models import Command
-from fleet.execution.output import command_sections
 from fleet.models import NetPair, NetRun, NetStep
-from fleet.readings.host.counters import Counters, parse_port_counters
-from fleet.rules import netrun, netscripts, netverdict
+from fleet.rules import netload, netreach, netrun, netscripts, netverdict
 from fleet.rules.message import say
-from fleet.rules.netscripts import End, Part, Wiring
-from fleet.rules.netverdict import Layer
-from fleet.selectors.network import golden_of
-from fleet.services.probe_store import storable
+from fleet.rules.netscripts import End, Wiring
+from fleet.services.net_found import (
+    OUT,
+    node_of,
+    pair_judge,
+    rail_ends_of,
+    steps_in,
+    wirings_of,
+)
 
 # Guards on real processes: longer than any of them needs, and never a measure.
 PROBE_S, RAILS_S, CURVE_S = 120.0, 420.0, 420.0
 CURVE_LIMIT_S, TURN_LIMIT_S = 300.0, 120.0
 SPARE_S = 180.0  # for starting, stopping and collecting
-OUT, RC = "out", "rc"
+RC = "rc"
 
 
-def wirings_of(run: NetRun, pair: NetPair) -> tuple[Wiring, Wiring]:
-    """Return what the matrix said of both nodes when the run began."""
-    return _wiring(run.wiring[pair.a.name]), _wiring(run.wiring[pair.b.name])
-
-
-def _wiring(stored: dict[str, Any]) -> Wiring:
-    return Wiring(
-        hcas=tuple(stored["hcas"]),
-        interface=stored["interface"],
-        mtu=stored["mtu"],
-        gid_index=stored["gid_index"],
-        traffic_class=stored["traffic_class"],
-    )
-
-
-def loop_seconds(run: NetRun) -> float:
-    """Return how long the loop lasts on this console's clock."""
-    return float(run.loop_s / settings.TIME_SCALE)
+def loop_seconds(run: NetRun, kind: str = netrun.TOGETHER) -> float:
+    """Return how long the loop of all pairs, or of one rung, lasts on this console's clock."""
+    seconds = netload.RUNG_S if kind == netrun.RUNG else run.loop_s
+    return float(seconds / settings.TIME_SCALE)
 
 
 def pair_advance(run: NetRun, pair: NetPair, now: datetime) -> bool:
@@ -72,7 +60,7 @@ def pair_advance(run: NetRun, pair: NetPair, now: datetime) -> bool:
 def _enter(run: NetRun, pair: NetPair, step: str, now: datetime) -> None:
     pair.step, pair.step_at = step, now
     if step == netrun.DONE:
-        _judge(run, pair)
+        pair_judge(run, pair)
         pair.ended_at = now
     else:
         _dispatch(run, pair)
@@ -89,10 +77,12 @@ def _dispatch(run: NetRun, pair: NetPair) -> None:
     match pair.step:
         case netrun.BEFORE:
             sections = {
-                "a": netscripts.reach_sections(here, b),
-                "b": netscripts.reach_sections(there, a),
+                "a": netreach.reach_sections(here, b),
+                "b": netreach.reach_sections(there, a),
             }
             _probe(run, pair, sections)
+        case netrun.REACH:
+            _probe(run, pair, _rail_sections(pair, here, there))
         case netrun.AFTER:
             sections = {
                 "a": [netscripts.counter_section(here)],
@@ -105,8 +95,21 @@ def _dispatch(run: NetRun, pair: NetPair) -> None:
         case netrun.CURVE:
             _start(run, pair, "a", netscripts.curve_argv(here, a, b, CURVE_LIMIT_S))
         case netrun.LOOP:
-            argv = netscripts.loop_argv(here, a, b, loop_seconds(run), TURN_LIMIT_S)
+            argv = netscripts.loop_argv(here, a, b, loop_seconds(run, pair.kind), TURN_LIMIT_S)
             _start(run, pair, "a", argv)
+
+
+def _rail_sections(pair: NetPair, here: Wiring, there: Wiring) -> dict[str, list[dict[str, Any]]]:
+    """What layer 1 asks of the rails, once both nodes have told their addresses."""
+    ends = rail_ends_of(pair, here, there)
+    return {
+        "a": [
+            netreach.rail_section(here, ends["a"], ends["b"], netreach.cards_beside(here, there))
+        ],
+        "b": [
+            netreach.rail_section(there, ends["b"], ends["a"], netreach.cards_beside(there, here))
+        ],
+    }
 
 
 def _purpose(run: NetRun, pair: NetPair, side: str) -> str:
@@ -117,7 +120,7 @@ def _probe(run: NetRun, pair: NetPair, sections: dict[str, list[dict[str, Any]]]
     orders = [
         Order(
             purpose=_purpose(run, pair, side),
-            host=_node(pair, side).host,
+            host=node_of(pair, side).host,
             verb="probe",
             queue="probe",
             payload={"sections": asked},
@@ -132,7 +135,7 @@ def _probe(run: NetRun, pair: NetPair, sections: dict[str, list[dict[str, Any]]]
 
 
 def _start(run: NetRun, pair: NetPair, side: str, argv: list[str]) -> None:
-    host = _node(pair, side).host
+    host = node_of(pair, side).host
     subject = subject_create(host=host, name=f"net-{run.pk}-{pair.pk}-{pair.step}-{side}")
     command = command_dispatch(
         purpose=_purpose(run, pair, side),
@@ -148,31 +151,24 @@ def _start(run: NetRun, pair: NetPair, side: str, argv: list[str]) -> None:
     NetStep.objects.create(pair=pair, step=pair.step, side=side, command=command, subject=subject)
 
 
-def _node(pair: NetPair, side: str) -> Any:
-    return pair.a if side == "a" else pair.b
-
-
 def steps_fetched() -> Prefetch:
     """Return what fetches the steps of many pairs with one query; outputs only when they are judged."""
     rows = NetStep.objects.select_related("command__host", "subject", "stop", "collect")
     return Prefetch("steps", queryset=rows)
 
 
-def _steps(pair: NetPair, step: str) -> list[NetStep]:
-    return [row for row in pair.steps.all() if row.step == step]
-
-
-def _limit_s(run: NetRun, step: str) -> float:
+def _limit_s(run: NetRun, pair: NetPair) -> float:
+    step = pair.step
     if step == netrun.LOOP:
-        return loop_seconds(run) + TURN_LIMIT_S + SPARE_S
+        return loop_seconds(run, pair.kind) + TURN_LIMIT_S + SPARE_S
     return {netrun.RAILS: RAILS_S, netrun.CURVE: CURVE_S}.get(step, PROBE_S)
 
 
 def _is_over(run: NetRun, pair: NetPair, now: datetime) -> bool:
     """Whether nothing of this step is waited for: all ended and collected, or far beyond the limit."""
-    rows = _steps(pair, pair.step)
+    rows = steps_in(pair, pair.step)
     assert pair.step_at is not None
-    limit = timedelta(seconds=_limit_s(run, pair.step))
+    limit = timedelta(seconds=_limit_s(run, pair))
     is_late = now > pair.step_at + limit
     is_given_up = now > pair.step_at + limit + timedelta(seconds=SPARE_S)
     ended = {row.side: _has_ended(row) for row in rows}
@@ -249,7 +245,7 @@ def _let_go(rows: Iterable[NetStep]) -> None:
 
 def pair_cancel(run: NetRun, pair: NetPair, now: datetime) -> None:
     """End a pair that is at work: both ends are stopped on their nodes, and it proves nothing."""
-    rows = _steps(pair, pair.step)
+    rows = steps_in(pair, pair.step)
     for row in rows:
         if row.subject is not None and row.command.state == states.SUCCEEDED:
             if not row.subject.has_ended:
@@ -261,117 +257,3 @@ def pair_cancel(run: NetRun, pair: NetPair, now: datetime) -> None:
     for name in netrun.layers_of(pair.kind, run.layers):
         pair.layers.setdefault(name, netverdict.unknown_layer(name, why).as_object())
     pair.save()
-
-
-# -- what was found
-
-
-def _judge(run: NetRun, pair: NetPair) -> None:
-    layers = {layer.name: layer for layer in _layers(run, pair)}
-    pair.layers = storable({name: layer.as_object() for name, layer in layers.items()})
-    wanted = netrun.layers_of(pair.kind, run.layers)
-    pair.verdict = netverdict.verdict_of_layers(pair.layers, wanted)
-    if rails := layers.get(netverdict.RAILS):
-        pair.rails = dict(rails.values.get("rails", {}))
-    if collective := layers.get(netverdict.COLLECTIVE):
-        pair.busbw_gbs = collective.values.get("busbw")
-        pair.curve = list(collective.values.get("curve", []))
-        pair.ratio = netverdict.golden_ratio(pair.busbw_gbs, golden_of(run, pair).busbw)
-    if together := layers.get(netverdict.TOGETHER):
-        pair.loaded_gbs = together.values.get("busbw")
-        pair.p99_us = together.values.get("p99_us")
-
-
-def _layers(run: NetRun, pair: NetPair) -> Iterable[Layer]:
-    here, there = wirings_of(run, pair)
-    wanted = netrun.layers_of(pair.kind, run.layers)
-    golden = golden_of(run, pair)
-    again = _retransmits(pair)
-    if netverdict.REACH in wanted:
-        yield _reach(pair, here, there)
-    if netverdict.RAILS in wanted:
-        parts, why = _printed(pair, netrun.RAILS)
-        layer = netverdict.judge_rails(parts, here, golden, run.bar)
-        yield _or_why(layer, parts, why)
-    if netverdict.COLLECTIVE in wanted:
-        parts, why = _printed(pair, netrun.CURVE)
-        names = (pair.a.name, pair.b.name)
-        layer = netverdict.judge_collective(parts, names, golden, run.bar, (here, there))
-        yield netverdict.with_said(_or_why(layer, parts, why), again)
-    if netverdict.TOGETHER in wanted:
-        parts, why = _printed(pair, netrun.LOOP)
-        layer = netverdict.judge_together(parts, _alone(run, pair))
-        yield netverdict.with_said(_or_why(layer, parts, why), again)
-
-
-def _or_why(layer: Layer, parts: list[Part], why: str) -> Layer:
-    return layer if parts or not why else netverdict.unknown_layer(layer.name, why)
-
-
-def _alone(run: NetRun, pair: NetPair) -> float | None:
-    """What the same two nodes had before the load, whoever of them began."""
-    both = (pair.a_id, pair.b_id)
-    rows = run.pairs.exclude(kind=netrun.TOGETHER).filter(
-        a__in=both, b__in=both, busbw_gbs__isnull=False
-    )
-    return rows.order_by("-round").values_list("busbw_gbs", flat=True).first()
-
-
-def _reach(pair: NetPair, here: Wiring, there: Wiring) -> Layer:
-    """Both directions: a packet that arrives one way says nothing of the other."""
-    rows = {row.side: row for row in _steps(pair, netrun.BEFORE)}
-    said = []
-    values: dict[str, Any] = {}
-    for side, wiring in (("a", here), ("b", there)):
-        command = rows[side].command if side in rows else None
-        sections = command_sections(command) if command else {}
-        if command is None or command.state != states.SUCCEEDED or "ping" not in sections:
-            why = (command.explanation if command else "") or say("it was not asked")
-            said.append(netverdict.Said(netverdict.UNKNOWN, _of(pair, side, why)))
-            continue
-        layer = netverdict.judge_reach(
-            sections["ping"].text, sections["route"].text if "route" in sections else "", wiring
-        )
-        said += [netverdict.Said(one.verdict, _of(pair, side, one.text)) for one in layer.said]
-        values[_node(pair, side).name] = dict(layer.values)
-    return netverdict.with_said(Layer(netverdict.REACH, netverdict.UNKNOWN, (), values), said)
-
-
-def _of(pair: NetPair, side: str, text: str) -> str:
-    return say("%(node)s: %(text)s", node=_node(pair, side).name, text=text)
-
-
-def _retransmits(pair: NetPair) -> list[netverdict.Said]:
-    read: dict[tuple[str, str], Counters | None] = {}
-    for step in (netrun.BEFORE, netrun.AFTER):
-        for row in _steps(pair, step):
-            found = command_sections(row.command).get("counters")
-            read[step, row.side] = parse_port_counters(found.text) if found else None
-    return [
-        netverdict.judge_retransmits(
-            _node(pair, side).name,
-            read.get((netrun.BEFORE, side)),
-            read.get((netrun.AFTER, side)),
-        )
-        for side in ("a", "b")
-    ]
-
-
-def _printed(pair: NetPair, step: str) -> tuple[list[Part], str]:
-    """Return what the first node printed in a step, cut at its marks; or nothing, and why."""
-    row = next((one for one in _steps(pair, step) if one.side == "a"), None)
-    if row is None:
-        return [], say("it was not begun")
-    if row.collect is None or row.collect.state != states.SUCCEEDED:
-        return [], _why_nothing(row)
-    found = command_sections(row.collect).get(OUT)
-    if found is None or found.error:
-        return [], say("what it printed could not be read from the node")
-    return netscripts.split_parts(found.text), ""
-
-
-def _why_nothing(row: NetStep) -> str:
-    last: Command = row.collect or row.command
-    if last.explanation:
-        return str(last.explanation)
-    return say("%(node)s was lost in the middle of the test", node=row.command.host.name)

@@ -19,7 +19,7 @@ from fleet.doorbell import ring
 from fleet.execution.clock import database_now
 from fleet.execution.models import Host
 from fleet.models import Hold, Member, NetPair, NetRun, NetSeat, Node, Replica
-from fleet.rules import netpairs, netrun, netverdict
+from fleet.rules import netload, netpairs, netrun, netverdict
 from fleet.rules.message import said, say
 from fleet.rules.netpairs import Measured, Pair
 from fleet.rules.nodeset import fold_nodeset
@@ -57,10 +57,12 @@ def net_run_start(
     layers: Collection[str] = netverdict.LAYERS,
     loop_s: int = 1800,
     rounds: int | None = None,
-    bar: float = netverdict.BAR,
+    bar: float | None = None,
     pairs_per_leaf: int = 4,
 ) -> NetRun:
     """Reserve these nodes and plan their pairs; the tick carries it on. `rounds` None: every pair.
+
+    A run has one bar; None takes the highest of the golden pairs that it is compared with.
 
     Raises Refused, Conflict (a node serves or is tested already), NotAllowed.
     """
@@ -72,32 +74,25 @@ def net_run_start(
     locked = Node.objects.select_for_update(of=("self",)).filter(pk__in=ids)
     rows = list(locked.order_by("pk"))
     _check_nodes(rows)
-    matrices = matrices_for(rows, only_signed=False)
-    if bare := [node.name for node in rows if node.pk not in matrices]:
-        raise Refused(
-            _(
-                "The network matrix has no row for %(nodes)s. Write one for their class, so that the test uses the"
-                " cards and the GID that launches will use."
-            )
-            % {"nodes": fold_nodeset(bare)}
-        )
+    wiring = _wiring(rows)
+    golden = golden_numbers(node.node_class for node in rows)
+    if bar is None:
+        bar = max((one["bar"] for one in golden.values()), default=netverdict.BAR)
     run = NetRun.objects.create(
         scope=fold_nodeset(node.name for node in rows)[:200],
         layers=wanted,
         loop_s=loop_s,
         bar=bar,
         pairs_per_leaf=pairs_per_leaf,
-        golden=golden_numbers(node.node_class for node in rows),
-        wiring={
-            node.name: {**asdict(wiring_of(matrices[node.pk])), "matrix": str(matrices[node.pk])}
-            for node in rows
-        },
+        golden=golden,
+        wiring=wiring,
         explanation=say("Waiting for its first tick."),
         requested_by=user,
     )
     _reserve(run, rows, actor)
-    planned = netpairs.plan_rounds(stations_of(rows), pairs_per_leaf=pairs_per_leaf)
-    _add_rounds(run, rows, planned[:rounds], netrun.FIRST, first=1)
+    if set(wanted) != {netverdict.TOGETHER}:  # which plans its own pairs when its turn comes
+        planned = netpairs.plan_rounds(stations_of(rows), pairs_per_leaf=pairs_per_leaf)
+        _add_rounds(run, rows, planned[:rounds], netrun.FIRST, first=1)
     trail_add(
         actor=actor,
         verb="network.start",
@@ -107,6 +102,23 @@ def net_run_start(
     )
     _ring(run)
     return run
+
+
+def _wiring(rows: Sequence[Node]) -> dict[str, dict[str, Any]]:
+    """What the network matrix says of each node, as a run keeps it from its start."""
+    matrices = matrices_for(rows, only_signed=False)
+    if bare := [node.name for node in rows if node.pk not in matrices]:
+        raise Refused(
+            _(
+                "The network matrix has no row for %(nodes)s. Write one for their class, so that the test uses the"
+                " cards and the GID that launches will use."
+            )
+            % {"nodes": fold_nodeset(bare)}
+        )
+    return {
+        node.name: {**asdict(wiring_of(matrices[node.pk])), "matrix": str(matrices[node.pk])}
+        for node in rows
+    }
 
 
 def _check_form(
@@ -248,16 +260,21 @@ def net_run_advance(pk: int) -> bool:
         return True
     moved = [pair_advance(run, pair, now) for pair in unfinished.filter(round=number)]
     if any(moved):
-        total = run.pairs.exclude(kind=netrun.TOGETHER).count()
-        done = run.pairs.exclude(kind=netrun.TOGETHER).filter(step=netrun.DONE).count()
-        if run.state != netrun.LOADING:
+        if run.state == netrun.LOADING:
+            most = run.pairs.filter(kind=netrun.TOGETHER).count()
+            at_once = run.pairs.filter(round=number).count()
+            _explain(run, say("%(n)d of %(all)d pairs at once.", n=at_once, all=most))
+        else:
+            pairs = run.pairs.exclude(kind__in=netrun.LOADED)
+            done, total = pairs.filter(step=netrun.DONE).count(), pairs.count()
             _explain(run, say("%(done)d of %(total)d pairs tested.", done=done, total=total))
         _ring(run)
     return any(moved)
 
 
 def _pairs(run: NetRun) -> Any:
-    rows = run.pairs.select_related("a__host", "b__host").prefetch_related(steps_fetched())
+    rows = run.pairs.select_related("run", "a__host", "a__rack", "b__host", "b__rack")
+    rows = rows.prefetch_related(steps_fetched())
     return rows.order_by("round", "pk")
 
 
@@ -287,14 +304,18 @@ def _next(run: NetRun) -> None:
             _move(run, netrun.REPAIRING, why)
             return
     if run.state != netrun.LOADING and netverdict.TOGETHER in run.layers:
-        _add_rounds(run, nodes, [_loaded(run, nodes)], netrun.TOGETHER, first=last + 1)
-        _move(run, netrun.LOADING, say("All pairs run at once."))
+        chosen = _loaded(run, nodes)
+        ladder = netload.plan_ladder(chosen)
+        _add_rounds(run, nodes, ladder, netrun.RUNG, first=last + 1)
+        _add_rounds(run, nodes, [chosen], netrun.TOGETHER, first=last + 1 + len(ladder))
+        why = say("Each pair alone, then more pairs at once, then all %(n)d.", n=len(chosen))
+        _move(run, netrun.LOADING, why)
         return
     _judge(run, nodes, results)
 
 
 def _loaded(run: NetRun, nodes: Sequence[Node]) -> list[Pair]:
-    """The pairs that run at once: those of one tested round where there is one, so that each has its value alone."""
+    """The pairs that run at once: those of one tested round where there is one, so that each has its layer 3."""
     stations = {one.name: one for one in stations_of(nodes)}
     by_round: dict[int, list[Pair]] = {}
     tested_pairs = run.pairs.select_related("a__host", "b__host").order_by("round", "pk")
@@ -315,7 +336,9 @@ def _judge(run: NetRun, nodes: Sequence[Node], results: Sequence[Measured]) -> N
     run.suspects = [
         {"kind": one.kind, "nodes": list(one.nodes), "why": one.why} for one in suspects
     ]
-    verdicts = list(run.pairs.values_list("verdict", flat=True))
+    # What was wrong on a rung stands in the loop of all pairs, which every rung leads to.
+    pairs = run.pairs.exclude(kind=netrun.RUNG)
+    verdicts = list(pairs.values_list("verdict", flat=True))
     failed = verdicts.count(netverdict.FAIL)
     unknown = len(verdicts) - failed - verdicts.count(netverdict.PASS)
     if failed:

@@ -24,6 +24,7 @@ from fleet.services import golden as services
 from fleet.services.trail import actor_of
 from fleet.views import golden_drawn
 from fleet.views.golden_drawn import bar_words, drift_drawn, drift_words, key_rows
+from fleet.views.golden_pairs import lines_drawn
 from fleet.views.parts import render_page
 
 FIELDS = ("tolerance", "ratio", "low", "high", "value")
@@ -43,6 +44,7 @@ def golden_list(request: HttpRequest) -> HttpResponse:
         "section": "golden",
         "topics": ["golden", "fleet"],
         "lines": lines,
+        "pairs": lines_drawn(),
         "classes": [(profile, drift, drift_words(drift)) for profile, drift in drawn],
         "equal": golden_drawn.AGREES,
         "differ": sum(drift.differ for _profile, drift in drawn),

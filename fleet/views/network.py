@@ -6,6 +6,7 @@ from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
@@ -16,7 +17,16 @@ from fleet.rules import netrun, netverdict
 from fleet.rules.message import said
 from fleet.rules.policy import may
 from fleet.rules.refusals import Refused
-from fleet.selectors.network import pair_seen, run_list, run_named, run_seen
+from fleet.selectors.network import (
+    golden_of,
+    load_of,
+    loaded_pair,
+    pair_seen,
+    run_list,
+    run_named,
+    run_seen,
+    rungs_of,
+)
 from fleet.selectors.nodes import nodes_selected
 from fleet.services import net_matrix
 from fleet.services import network as service
@@ -142,10 +152,11 @@ def network_pair(request: HttpRequest, name: str, pk: int) -> HttpResponse:
         "layers": drawn.layers_drawn(pair, run.layers),
         "rails": drawn.rails_drawn(pair),
         "curve": drawn.curve_drawn(pair),
+        "load": drawn.load_drawn(load_of(pair), golden_of(run, pair).load, _rung_links(run, pair)),
         "evidence": _evidence(pair),
         "may_gold": may(request.user, "network-golden"),
         "is_done": pair.step == netrun.DONE,
-        "is_gold": pair.golden_for.filter(is_current=True).exists(),
+        "gold": pair.golden_for.filter(is_current=True).first(),
     }
     return render_page(
         request,
@@ -153,6 +164,17 @@ def network_pair(request: HttpRequest, name: str, pk: int) -> HttpResponse:
         context,
         parts={"network-pair-live": "fleet/_network_pair_live.html"},
     )
+
+
+def _rung_links(run: NetRun, pair: NetPair) -> dict[int, str]:
+    """Return by pairs at once the page of the row that measured this point of the curve; the newest one counts."""
+    rows = [*rungs_of(pair), pair if pair.kind == netrun.TOGETHER else loaded_pair(pair)]
+    links = {}
+    for row in rows:
+        layer = (row.layers.get(netverdict.TOGETHER) or {}) if row else {}
+        if row and row.pk != pair.pk and (count := layer.get("values", {}).get("at_once")):
+            links[int(count)] = reverse("network-pair", args=[run.public_id, row.pk])
+    return links
 
 
 def _evidence(pair: NetPair) -> list[dict[str, Any]]:

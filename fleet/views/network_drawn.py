@@ -26,6 +26,7 @@ LAYER_WORDS = {
 KIND_WORDS = {
     netrun.FIRST: _lazy("first"),
     netrun.REPAIR: _lazy("with a known-good partner"),
+    netrun.RUNG: _lazy("curve under load"),
     netrun.TOGETHER: _lazy("all at once"),
 }
 # Of the golden pair: the steps of the colour, above the run's own bar (mock NET-0031).
@@ -94,11 +95,16 @@ def _places(nodes: Sequence[Node]) -> tuple[dict[str, int], list[dict[str, Any]]
     return places, blocks, at
 
 
+def _shown(pairs: Sequence[NetPair]) -> list[NetPair]:
+    """The pairs without the rungs, which stand in the curve of the loop that they lead to."""
+    return [pair for pair in pairs if pair.kind != netrun.RUNG]
+
+
 def _newest(pairs: Sequence[NetPair]) -> list[NetPair]:
     """Each pair once, as it was measured last before the load of all pairs."""
     found: dict[frozenset[str], NetPair] = {}
     for pair in pairs:
-        if pair.kind != netrun.TOGETHER:
+        if pair.kind not in netrun.LOADED:
             found[frozenset((pair.a.name, pair.b.name))] = pair
     return list(found.values())
 
@@ -192,9 +198,9 @@ def suspects_drawn(run: NetRun) -> list[dict[str, Any]]:
 
 def strip_drawn(seen: RunSeen) -> list[dict[str, Any]]:
     """Return the four layers of a run, each with how many of its pairs passed."""
-    strip = []
+    strip, shown = [], _shown(seen.pairs)
     for name in seen.run.layers:
-        pairs = [p for p in seen.pairs if name in netrun.layers_of(p.kind, seen.run.layers)]
+        pairs = [p for p in shown if name in netrun.layers_of(p.kind, seen.run.layers)]
         verdicts = Counter(
             (pair.layers.get(name) or {}).get("verdict", netverdict.UNKNOWN)
             for pair in pairs
@@ -239,7 +245,7 @@ def pair_rows(seen: RunSeen) -> list[dict[str, Any]]:
     """Return the pairs as a table: failed first, then what is not known, each with its numbers."""
     order = {netverdict.FAIL: 0, netverdict.UNKNOWN: 1, "": 2, netverdict.PASS: 3}
     rows = sorted(
-        seen.pairs, key=lambda p: (order.get(p.verdict, 2), p.ratio or 0.0, p.round, p.pk)
+        _shown(seen.pairs), key=lambda p: (order.get(p.verdict, 2), p.ratio or 0.0, p.round, p.pk)
     )
     return [pair_row(pair) for pair in rows]
 
@@ -297,6 +303,47 @@ def curve_drawn(pair: NetPair) -> list[dict[str, str]]:
         {"size": _size(int(size)), "busbw": f"{busbw:.2f}", "ms": f"{micros / 1000:.3f}"}
         for size, busbw, micros in reversed(pair.curve)
     ]
+
+
+LOAD_BOX = (320, 60)
+
+
+def load_drawn(
+    curve: Sequence[Sequence[float]], golden: Mapping[int, float], links: Mapping[int, str]
+) -> dict[str, Any] | None:
+    """Return the curve under load: a row a number of pairs, each with its share of alone and of gold, and a line.
+
+    `links`: pairs at once to the page of the rung that measured it. The line's foot is zero, so that a small loss
+    looks small.
+    """
+    if not curve:
+        return None
+    alone = next((width for count, width in curve if count == 1), None)
+    rows = [
+        {
+            "count": int(count),
+            "busbw": f"{width:.1f}",
+            "of_alone": percent(netpairs.golden_ratio(width, alone)),
+            "of_gold": percent(netpairs.golden_ratio(width, golden.get(int(count)))),
+            "href": links.get(int(count), ""),
+        }
+        for count, width in curve
+    ]
+    width, height = LOAD_BOX
+    top, last = max(value for _count, value in curve), max(1, len(curve) - 1)
+    points = [
+        (round(4 + at * (width - 8) / last), round(height - 4 - (height - 8) * value / top))
+        for at, (_count, value) in enumerate(curve)
+    ]
+    finding = ", ".join(f"{row['count']}: {row['busbw']}" for row in rows)
+    return {
+        "rows": rows,
+        "box": f"0 0 {width} {height}",
+        "line": " ".join(f"{x},{y}" for x, y in points),
+        "dots": points,
+        "foot": height - 4,
+        "finding": _("GB/s by pairs at once: %(points)s") % {"points": finding},
+    }
 
 
 def _size(size: int) -> str:

@@ -75,6 +75,7 @@ PAGES = {
     "golden-list": "/golden/",
     "golden": "/golden/GP-0001/",
     "golden-draft": "/golden/GP-0002/?with=GP-0001",
+    "golden-pair": "/golden/pairs/2/?with=1",
     "golden-edit": "/golden/GP-0001/edit/",
     "audit": "/audit/",
     "evidence": "/evidence/1/",

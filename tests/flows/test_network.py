@@ -53,6 +53,7 @@ def test_one_slow_path_between_two_of_four_nodes_is_found_and_called_a_path(cons
     from django.contrib.auth import get_user_model
 
     from fleet.models import Hold
+    from fleet.selectors.network import load_of
     from fleet.services.net_matrix import golden_choose
     from fleet.services.trail import Actor
 
@@ -64,6 +65,8 @@ def test_one_slow_path_between_two_of_four_nodes_is_found_and_called_a_path(cons
     assert (first.verdict, pair.layers["reach"]["verdict"]) == ("unknown", "pass"), told(first)
     assert len(pair.rails) == 8
     assert len(pair.curve) == 31
+    reached = pair.layers["reach"]["values"]
+    assert [len(reached[name]["rails"]) for name in names[:2]] == [8, 8], told(first)
     bo = get_user_model().objects.get(username="bo")
     golden_choose(pair=pair, actor=Actor(name="bo"), user=bo)
 
@@ -82,6 +85,8 @@ def test_one_slow_path_between_two_of_four_nodes_is_found_and_called_a_path(cons
     loaded = list(run.pairs.filter(kind=netrun.TOGETHER))
     assert len(loaded) == 2
     assert all(p.loaded_gbs and p.p99_us for p in loaded), told(run)
+    assert run.pairs.filter(kind=netrun.RUNG).count() == 2, "each of the two pairs alone"
+    assert [[count for count, _width in load_of(p)] for p in loaded] == [[1, 2]] * 2, told(run)
     assert not Hold.objects.filter(lifted_at=None).exists()
     assert lab.unknown() == []
 

@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import threading
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
@@ -16,7 +17,7 @@ from fleet.lab.node import Lab
 from fleet.readings.host.counters import parse_port_counters
 from fleet.readings.verdicts.ib_write_bw import report_ib_write_bw
 from fleet.readings.verdicts.nccl_tests import report_nccl_tests
-from fleet.rules import netscripts, netverdict
+from fleet.rules import netload, netreach, netscripts, netverdict
 from fleet.rules.message import said
 from fleet.rules.netscripts import End, Wiring
 from tests.lab.conftest import FAST, claimed_block
@@ -83,19 +84,57 @@ def golden(wires: Wires) -> netverdict.Golden:
     )
 
 
-def test_packets_of_the_full_mtu_pass_and_the_way_is_told(wires):
-    peer = wires.ends[B]
-    ping, route, _ = netscripts.reach_sections(WIRING, peer)
-    layer = netverdict.judge_reach(wires.run(A, ping["argv"]), wires.run(A, route["argv"]), WIRING)
-    assert layer.verdict == "pass", words(layer)
+def reach(wires: Wires) -> tuple[netverdict.Layer, netverdict.Layer]:
+    """Layer 1 as A sees it: the host address of B, and its rails."""
+    ping, route, gids, _ = netreach.reach_sections(WIRING, wires.ends[B])
+    host = netreach.judge_host(wires.run(A, ping["argv"]), wires.run(A, route["argv"]), WIRING)
+    mine, theirs = (netreach.rail_ends(wires.run(n, gids["argv"]), WIRING) for n in (A, B))
+    cards = netreach.cards_beside(WIRING, WIRING)
+    asked = netreach.rail_section(WIRING, mine, theirs, cards)
+    told = wires.run(A, asked["argv"])
+    return host, netreach.judge_rails_reached(told, WIRING, mine, theirs, cards)
+
+
+def test_host_and_rails_answer_each_by_its_own_way(wires):
+    host, rails = reach(wires)
+    assert host.verdict == "pass", words(host)
+    assert rails.verdict == "pass", words(rails)
+    assert "8 of 8 rails" in words(rails)
+    assert {name: row["device"] for name, row in rails.values["rails"].items()} == {
+        f"mlx5_{n}": f"rail{n}np0" for n in range(8)
+    }
 
 
 @pytest.mark.parametrize("node", [A, B])
-def test_a_smaller_mtu_at_either_end_fails_the_first_layer(wires, node):
-    wires.fault(node, "mtu.mismatch")
-    ping, route, _ = netscripts.reach_sections(WIRING, wires.ends[B])
-    layer = netverdict.judge_reach(wires.run(A, ping["argv"]), wires.run(A, route["argv"]), WIRING)
-    assert layer.verdict == "fail", words(layer)
+@pytest.mark.parametrize(
+    ("fault", "args"),
+    [
+        ("mtu.mismatch", {"nic": 5}),
+        ("nic.down", {"nic": 5}),
+        ("net.loss", {"nic": 5, "pct": 40}),
+    ],
+)
+def test_one_bad_rail_at_either_end_fails_itself_and_not_the_host(wires, node, fault, args):
+    wires.fault(node, fault, **args)
+    host, rails = reach(wires)
+    assert (host.verdict, rails.verdict) == ("pass", "fail"), words(host) + words(rails)
+    assert "7 of 8 rails" in words(rails)
+    bad = [said(one.text) for one in rails.said if one.verdict != "pass"]
+    assert all(text.startswith("mlx5_5: ") for text in bad), bad
+
+
+def test_the_front_end_carries_no_packet_of_the_rails_size(wires):
+    """Its MTU is 1500: who asks the host address for the rails' MTU learns nothing of the rails."""
+    address = wires.ends[B].address
+    told = wires.run(A, ["ping", "-c", "2", "-M", "do", "-s", "8972", address])
+    assert "message too long, mtu=1500" in told
+    assert "0% packet loss" in wires.run(A, ["ping", "-c", "2", address])
+
+
+def test_an_address_that_nobody_has_is_no_way(wires):
+    assert "Network is unreachable" in wires.run(A, ["ip", "route", "get", "10.41.0.77"])
+    assert "100% packet loss" in wires.run(A, ["ping", "-c", "2", "10.41.0.77"])
+    assert "No such device" in wires.run(A, ["ping", "-c", "2", "-I", "rail9np0", "10.41.0.2"])
 
 
 def test_server_and_client_meet_on_every_rail_in_both_forms(wires):
@@ -185,10 +224,9 @@ def test_a_hang_is_ended_and_said(wires):
 def test_the_loop_takes_turns_and_tells_its_p99(wires):
     argv = netscripts.loop_argv(WIRING, wires.ends[A], wires.ends[B], 0, 30)
     turns = [part for _ in range(5) for part in netscripts.split_parts(wires.run(A, argv))]
-    layer = netverdict.judge_together(
-        turns,
-        netverdict.judge_collective(wires.curve(), (A, B), netverdict.Golden()).values["busbw"],
-    )
+    alone = netload.judge_rung(netscripts.split_parts(wires.run(A, argv)), netload.Load(1))
+    load = netload.Load(2, {1: alone.values["busbw"]})
+    layer = netload.judge_together(turns, load, netverdict.Golden())
     assert layer.verdict == "pass", words(layer)
 
 
@@ -216,25 +254,30 @@ def nine_addresses():
         yield block
 
 
-def test_an_oversubscribed_spine_shows_only_while_another_pair_crosses_it(lab_dir, nine_addresses):
+@pytest.mark.parametrize(
+    ("ratio", "others", "share"),
+    [(1.0, 7, 1.0), (2.0, 1, 1.0), (2.0, 3, 1.0), (2.0, 7, 1 / 2), (8.0, 0, 1.0), (8.0, 1, 1 / 2)],
+)
+def test_the_uplinks_of_a_leaf_are_shared_by_the_pairs_that_cross_them(
+    lab_dir, nine_addresses, ratio, others, share
+):
     """Two nodes on two leaves, as files only; the test itself listens where mpirun looks for the peer's SSH."""
     lab = Lab(lab_dir).lay_out(9, block=nine_addresses, scales=FAST)
     ends = {row["name"]: End(row["name"], row["address"]) for row in lab.inventory()}
     a, b = ends["h100-001"], ends["h100-009"]
     wires = Wires(lab)
-    wires.fault(a.name, "leaf.oversub", ratio=2.0)
-    argv = netscripts.curve_argv(WIRING, a, b, 30)
-    with socket.socket() as peer:
+    wires.fault(a.name, "leaf.oversub", ratio=ratio)
+    argv = netscripts.loop_argv(WIRING, a, b, 0, 30)
+    with socket.socket() as peer, ExitStack() as held:
         peer.bind((b.address, 2222))
         peer.listen()
         alone = netscripts.split_parts(wires.run(a.name, argv))
-        # another pair is a file with a lock that somebody holds
-        (lab_dir / "net" / "2-1.1").touch()
-        with open(lab_dir / "net" / "2-1.1") as other:
-            fcntl.flock(other, fcntl.LOCK_EX)
-            together = netscripts.split_parts(wires.run(a.name, argv))
+        # another pair is a file with a lock that somebody holds; of leaf 3 no pair crosses these uplinks
+        for name in (*(f"1-2.{n}" for n in range(others)), "3-4.9"):
+            (lab_dir / "net" / name).touch()
+            fcntl.flock(held.enter_context(open(lab_dir / "net" / name)), fcntl.LOCK_EX)
+        together = netscripts.split_parts(wires.run(a.name, argv))
     widths = [
-        netverdict.judge_collective(parts, (a.name, b.name), netverdict.Golden()).values["busbw"]
-        for parts in (alone, together)
+        netload.judge_rung(parts, netload.Load(1)).values["busbw"] for parts in (alone, together)
     ]
-    assert widths[1] == pytest.approx(widths[0] / 2, rel=0.01)
+    assert widths[1] == pytest.approx(widths[0] * share, rel=0.01)

@@ -198,7 +198,6 @@ def test_a_ratio_needs_both_numbers():
     assert netpairs.golden_ratio(190.0, 200.0) == 0.95
     assert netpairs.golden_ratio(None, 200.0) is None
     assert netpairs.golden_ratio(190.0, None) is None
-    assert netpairs.ratio_of({"same-leaf": 200.0}, netpairs.CROSS_LEAF, 190.0) is None
 
 
 def test_a_pair_knows_its_topology():

@@ -1,22 +1,26 @@
 """Network runs: nodes are reserved, pairs are carried through their layers, suspects named, and nothing is guessed."""
 
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
+from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from fleet.execution.models import Command
-from fleet.models import Hold, NetGolden, NetPair, NetRun, NetSeat, NetStep, TrailEntry
+from fleet.models import Hold, NetGolden, NetPair, NetRun, NetSeat, NetStep, Node, TrailEntry
 from fleet.rules import netrun, netverdict
 from fleet.rules.message import said
 from fleet.rules.refusals import Conflict, NeedsReason, NotAllowed, Refused
-from fleet.selectors.network import launch_environment
+from fleet.selectors.golden_pairs import keys_wanted, pair_line_of, pair_lines
+from fleet.selectors.network import launch_environment, load_of
 from fleet.selectors.nodes import placeable
-from fleet.services.net_matrix import golden_choose, matrix_sign, matrix_write
+from fleet.services.net_matrix import golden_bar, golden_choose, matrix_sign, matrix_write
 from fleet.services.network import net_run_cancel, net_run_start, net_runs_advance
 from tests.factories import make_actor, make_node, make_nodes, make_person, make_pool, make_replica
-from tests.network import GOLD_GBS, Answers, make_leaves, make_matrix, run_to_end
+from tests.network import GOLD_GBS, Answers, gids_text, make_leaves, make_matrix, run_to_end
 
 pytestmark = pytest.mark.django_db
 NO_LOAD = (netverdict.REACH, netverdict.RAILS, netverdict.COLLECTIVE)
@@ -123,6 +127,110 @@ def test_the_load_of_all_pairs_is_judged_against_what_each_had_alone():
     assert {pair.layers["together"]["verdict"] for pair in loaded} == {"pass"}
 
 
+def sentences(pair: NetPair, layer: str) -> list[str]:
+    return [said(one["text"]) for one in pair.layers[layer]["said"]]
+
+
+def test_the_curve_under_load_is_measured_with_one_two_and_all_pairs_and_kept_on_the_pair():
+    make_matrix()
+    answers = Answers()
+    answers.shared = lambda pairs: min(1.0, 2 / pairs)  # the uplinks carry two pairs
+    run = run_to_end(start(make_leaves(4, 4), pairs_per_leaf=8), answers)
+    loaded = list(run.pairs.filter(kind=netrun.TOGETHER))
+    assert len(loaded) == 4
+    for pair in loaded:
+        assert load_of(pair) == [[1, GOLD_GBS], [2, GOLD_GBS], [4, GOLD_GBS / 2]]
+        assert load_of(run.pairs.get(kind=netrun.FIRST, a=pair.a, b=pair.b)) == load_of(pair)
+    rungs = run.pairs.filter(kind=netrun.RUNG)
+    by_round = Counter(rungs.values_list("round", flat=True))
+    assert sorted(by_round.values()) == [1, 1, 1, 1, 2, 2], "each alone, then two by two"
+    assert (run.verdict, loaded[0].verdict) == ("fail", "fail")
+    assert any(
+        "4 pairs ran at once, 50.0 % of what" in text for text in sentences(loaded[0], "together")
+    )
+    assert "of 28 pairs" not in said(run.explanation), "rungs are no pairs of their own"
+
+
+def test_the_curve_is_beside_that_of_the_golden_pair_where_gold_has_one():
+    make_matrix()
+    nodes = make_leaves(2, 2)
+    first = run_to_end(start(nodes), Answers())
+    pair = next(p for p in first.pairs.filter(kind=netrun.FIRST) if load_of(p))
+    golden_choose(pair=pair, actor=make_actor("bo"), user=make_person("bo"))
+    answers = Answers()
+    answers.shared = lambda pairs: (
+        0.93 if pairs == 2 else 1.0
+    )  # over the bar of alone, under gold's
+    run = run_to_end(start(nodes, layers=(netverdict.TOGETHER,)), answers)
+    assert run.golden["hgx-h100-roce/cross-leaf"]["load"] == [[1, GOLD_GBS], [2, GOLD_GBS]]
+    told = sentences(run.pairs.filter(kind=netrun.TOGETHER)[0], "together")
+    assert any("2 pairs at once" in text and "93.0 % of the golden pair" in text for text in told)
+    assert run.verdict == "fail"
+
+
+def test_layer_3_says_what_was_tested_beside_a_pair():
+    make_matrix()
+    crowd = run_to_end(start(make_leaves(4), layers=NO_LOAD), Answers())
+    for pair in crowd.pairs.all():
+        assert any(
+            "Not alone: 1 other pairs of this run" in t for t in sentences(pair, "collective")
+        )
+    alone = run_to_end(start(list(Node.objects.all()[:2]), layers=NO_LOAD), Answers())
+    assert any("No other pair was tested" in t for t in sentences(alone.pairs.get(), "collective"))
+
+
+def test_a_curve_that_another_run_disturbed_is_unknown():
+    make_matrix()
+    nodes = make_leaves(8)
+    first, second = (start(some, layers=(netverdict.TOGETHER,)) for some in (nodes[:4], nodes[4:]))
+    for run in (first, second):
+        run_to_end(run, Answers())
+    pair = first.pairs.filter(kind=netrun.TOGETHER).first()
+    assert pair.layers["together"]["verdict"] == "unknown"
+    assert any("pairs of other runs" in text for text in sentences(pair, "together"))
+
+
+def test_a_run_of_layer_4_alone_tests_no_pair_before_and_can_pass():
+    make_matrix()
+    run = run_to_end(start(make_leaves(2, 2), layers=(netverdict.TOGETHER,)), Answers())
+    assert (run.verdict, run.pairs.filter(kind=netrun.FIRST).count()) == ("pass", 0)
+
+
+def test_two_nodes_alone_are_no_load():
+    make_matrix()
+    run = run_to_end(start(make_nodes(2), layers=(netverdict.TOGETHER,)), Answers())
+    assert run.verdict == "unknown"
+    assert "only this pair ran" in sentences(run.pairs.get(kind=netrun.TOGETHER), "together")[0]
+
+
+def test_one_rail_that_loses_packets_fails_layer_1_though_the_host_answers():
+    make_matrix()
+    answers = Answers()
+    answers.lost = {"mlx5_1": 2}
+    run = run_to_end(start(make_nodes(2), layers=(netverdict.REACH,)), answers)
+    pair = run.pairs.get()
+    assert (run.verdict, pair.layers["reach"]["verdict"]) == ("fail", "fail")
+    told = sentences(pair, "reach")
+    assert "h100-001: mlx5_1: 40 % of 5 packets were lost; expected none." in told
+    assert sum("1 of 2 rails" in text for text in told) == 2, "from both ends"
+    assert pair.layers["reach"]["values"]["h100-002"]["rails"]["mlx5_0"]["device"] == "rail0np0"
+
+
+def test_a_node_that_tells_no_address_of_its_rails_leaves_layer_1_unknown():
+    make_matrix()
+    answers = Answers()
+    answers.gids = lambda node: gids_text(node, index=5)
+    run = run_to_end(start(make_nodes(2), layers=(netverdict.REACH,)), answers)
+    assert run.verdict == "unknown"
+    assert any("no IPv4 address at GID index 3" in t for t in sentences(run.pairs.get(), "reach"))
+
+
+def test_infiniband_has_no_address_of_its_rails_and_says_so():
+    make_matrix(gid_index=None)
+    run = run_to_end(start(make_nodes(2), layers=(netverdict.REACH,)), Answers())
+    assert (run.verdict, len(sentences(run.pairs.get(), "reach"))) == ("pass", 6)
+
+
 def test_sockets_and_retransmits_fail_a_pair_however_fast_it_is():
     make_matrix()
     nodes = make_nodes(2)
@@ -196,8 +304,6 @@ def test_a_second_tick_changes_nothing():
 
 
 def test_the_queries_of_a_tick_do_not_grow_with_the_pairs(django_assert_max_num_queries):
-    from django.db import connection
-
     counts = []
     make_matrix()
     nodes = make_leaves(8, 8)
@@ -273,3 +379,104 @@ def test_gold_is_only_a_pair_that_is_sound(via):
     with pytest.raises(Refused, match="no sound measurement"):
         golden_choose(pair=run.pairs.get(), actor=make_actor("bo"), user=make_person("bo"))
     assert not NetGolden.objects.exists()
+
+
+def chosen() -> NetGolden:
+    """A golden pair in force."""
+    make_matrix()
+    run = run_to_end(start(make_nodes(2), layers=NO_LOAD), Answers())
+    return golden_choose(pair=run.pairs.get(), actor=make_actor("bo"), user=make_person("bo"))
+
+
+def set_bar(gold: NetGolden, bar: str, reason: str = "agreed with the network team") -> NetGolden:
+    bo = make_person("bo")
+    return golden_bar(gold=gold, bar=bar, reason=reason, actor=make_actor("bo"), user=bo)
+
+
+def test_another_bar_is_the_next_version_of_the_golden_pair_and_runs_take_it():
+    old = chosen()
+    new = set_bar(old, "80")
+    old.refresh_from_db()
+    assert (old.is_current, old.bar, new.is_current, new.bar) == (False, 0.95, True, 0.8)
+    assert new.pair == old.pair
+    entry = TrailEntry.objects.get(verb="network_golden.bar")
+    assert (entry.before["bar"], entry.after["bar"]) == (0.95, 0.8)
+    nodes = list(Node.objects.all())
+    run = run_to_end(start(nodes, layers=NO_LOAD), Answers(lambda a, b: 0.85 * GOLD_GBS))
+    assert (run.bar, run.verdict) == (0.8, "pass")
+    again = golden_choose(pair=run.pairs.get(), actor=make_actor("bo"), user=make_person("bo"))
+    assert again.bar == 0.8, "another pair keeps the bar that was agreed"
+
+
+def test_a_bar_that_cannot_be_is_refused_and_an_old_version_is_not_edited():
+    old = chosen()
+    for bar, why in (("20", "from 50 to 100"), ("x", "found x"), ("95", "95 % already")):
+        with pytest.raises(Refused, match=why):
+            set_bar(old, bar)
+    with pytest.raises(NeedsReason):
+        set_bar(old, "90", " ")
+    with pytest.raises(NotAllowed):
+        golden_bar(gold=old, bar="90", reason="x", actor=make_actor(), user=make_person("ana"))
+    set_bar(old, "90")
+    with pytest.raises(Conflict, match="newer version"):
+        set_bar(old, "85")
+    assert NetGolden.objects.count() == 2
+
+
+def test_golden_pairs_are_lines_with_numbered_versions():
+    old = chosen()
+    new = set_bar(old, "90")
+    (line,) = pair_lines()
+    assert [(one.number, one.gold.pk) for one in line.versions] == [(2, new.pk), (1, old.pk)]
+    assert (line.node_class, line.topology) == ("hgx-h100-roce", "same-leaf")
+    assert pair_line_of(new.pk)[1].number == 2
+    assert pair_line_of(0) is None
+    assert len(keys_wanted(new)) == 5, "bandwidth and two ways of two rails"
+
+
+def at_once(work, count: int = 4) -> list:
+    """What `count` people get who do the same at the same moment, each on a connection of its own."""
+
+    def one(number: int):
+        try:
+            return work(number)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(one, range(count)))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_people_who_write_the_matrix_at_once_write_versions_one_after_the_other():
+    node = make_node()
+    fields = {"node_class": node.node_class, "hcas": "mlx5_0", "interface": "bond0", "mtu": "9000"}
+    made = at_once(lambda _: matrix_write(fields=fields, actor=make_actor()).version)
+    assert sorted(made) == [1, 2, 3, 4]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_people_who_choose_the_first_golden_pair_at_once_leave_one_in_force():
+    make_matrix()
+    run = run_to_end(start(make_nodes(2), layers=NO_LOAD), Answers())
+    pair = run.pairs.get()
+    at_once(lambda _: golden_choose(pair=pair, actor=make_actor("bo")).pk)
+    assert NetGolden.objects.count() == 4
+    assert NetGolden.objects.filter(is_current=True).count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_people_who_set_the_bar_at_once_make_one_version_and_the_others_are_told():
+    gold = chosen()
+
+    def one(number: int) -> str:
+        try:
+            golden_bar(gold=gold, bar=str(80 + number), reason="agreed", actor=make_actor("bo"))
+        except Conflict as refusal:
+            return str(refusal)
+        return "made"
+
+    told = at_once(one)
+    assert told.count("made") == 1
+    assert sum("newer version" in text for text in told) == 3
+    assert NetGolden.objects.filter(is_current=True).count() == 1

@@ -35,6 +35,7 @@ from fleet.rules.hostkeys import fingerprint
 from fleet.services.acceptances import acceptance_start
 from fleet.services.images import image_pull
 from fleet.services.imports import import_read
+from fleet.services.net_matrix import golden_choose
 from fleet.services.network import net_run_start
 from fleet.services.probes import probe_start
 from fleet.services.weights import artefact_add, distribution_start
@@ -323,6 +324,14 @@ def network_golden() -> Write:
     run = run_to_end(a_network_run(), Answers())
     where = {"name": run.public_id, "pk": run.pairs.get().pk}
     return Write(("network_golden.choose",), where, who="bo")
+
+
+@write("golden-pair-bar")
+def golden_pair_bar() -> Write:
+    pair = run_to_end(a_network_run(), Answers()).pairs.get()
+    gold = golden_choose(pair=pair, actor=make_actor("bo"))
+    where, fields = {"pk": gold.pk}, {"bar": "90"}
+    return Write(("network_golden.bar",), where, fields, who="bo", said="network_golden.bar")
 
 
 @write("network-matrix-write")

@@ -119,7 +119,48 @@ def test_only_an_approver_chooses_gold(ana, bo, nodes):
     assert post(ana, f"{where}golden/").status_code == 403
     assert post(bo, f"{where}golden/").status_code == 302
     assert NetGolden.objects.get().chosen_by.username == "bo"
-    assert "this is the golden pair" in text(ana, where)
+    gold = NetGolden.objects.get()
+    assert f'href="/golden/pairs/{gold.pk}/">this is the golden pair' in text(ana, where)
+
+
+def test_golden_pairs_stand_among_the_profiles_with_versions_side_by_side_and_a_bar(ana, bo, nodes):
+    assert "No pair was chosen yet" in text(ana, "/golden/")
+    choose_gold(nodes)
+    gold = NetGolden.objects.get(topology="same-leaf")
+    where = f"/golden/pairs/{gold.pk}/"
+    page = text(ana, "/golden/")
+    assert page.count("/golden/pairs/") == 2
+    assert "others at least 95.0 %" in page
+    assert "Needs role approver" in text(ana, where)
+    assert post(ana, f"{where}bar/", bar="90", reason="agreed").status_code == 403
+    answer = post(bo, f"{where}bar/", bar="9", reason="agreed")
+    assert (answer.status_code, "from 50 to 100" in answer.content.decode()) == (422, True)
+    answer = post(bo, f"{where}bar/", bar="90", reason="agreed in NET-812")
+    new = NetGolden.objects.get(topology="same-leaf", is_current=True)
+    assert answer.url == f"/golden/pairs/{new.pk}/"
+    page = text(bo, f"{answer.url}?with={gold.pk}")
+    assert "Changes against version 1" in page
+    assert re.search(r'data-label="Version 1">95.0 %</td><td [^>]*"Version 2">90.0 %</td>', page)
+    assert "not in this version" not in page, "both are of the same pair"
+    assert "at least 0.9 of it" in page
+    assert "agreed in NET-812" in page
+    assert "version 2" in text(ana, "/golden/")
+    assert 'id="bar"' not in text(bo, where), "an old version is not edited"
+    assert ana.get("/golden/pairs/999999/").status_code == 404
+    assert "Changes against" not in text(ana, f"{where}?with=x")
+
+
+def test_the_curve_under_load_stands_on_both_pages_of_a_pair(ana, nodes):
+    run = net_run_start(nodes=nodes, actor=make_actor(), user=make_person(), layers=("together",))
+    run = run_to_end(run, Answers())
+    pair = run.pairs.filter(kind="together")[0]
+    page = text(ana, f"/network/{run.public_id}/pairs/{pair.pk}/")
+    assert "Curve under load" in page
+    assert 'aria-label="GB/s by pairs at once: 1: 388.0, 2: 388.0"' in page
+    rung = run.pairs.get(kind="rung", a=pair.a, b=pair.b)
+    assert f'href="/network/{run.public_id}/pairs/{rung.pk}/">1<' in page
+    run_page = text(ana, f"/network/{run.public_id}/")
+    assert f"/pairs/{rung.pk}/" not in run_page, "a rung is a point of the curve, not a pair"
 
 
 def test_a_run_is_cancelled_with_a_reason(ana, nodes):

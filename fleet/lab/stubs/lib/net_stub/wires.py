@@ -15,7 +15,9 @@ LAB = os.environ.get("LAB", "")
 NAME = os.environ.get("NODE_NAME", "")
 ADDRESS = os.environ.get("NODE_ADDR", "")
 RAILS = 8
+NODES_PER_LEAF = 8  # what the uplinks of a leaf are built for (fleet/lab/fabric.py)
 ROCE_V2_IPV4, ROCE_V2 = 3, "ipv4/v2"
+FRONT = "bond0"
 GOLD_GBITS, GOLD_RATE = 391.6, 400
 # Share of the bandwidth that is left at 0.1 % and at 1 % of lost packets (LAB.md 3.7).
 LOSS_AT_TENTH, LOSS_AT_ONE = 0.55, 0.12
@@ -84,6 +86,17 @@ class Node:
         rails = self.state.get("nic", ())[:RAILS]
         return min((nic["mtu"] for nic in rails), default=0)
 
+    def port_to(self, address):
+        """Return the rail that shares a network (/24) with an address, the front end for any other."""
+        nics = self.state.get("nic", ())
+        network = address.rpartition(".")[0]
+        rail = next((n for n in nics[:RAILS] if n["ip"].rpartition(".")[0] == network), None)
+        return rail or next((n for n in nics if n["netdev"] == FRONT), None)
+
+    def port_with(self, address):
+        """Return the NIC that has this address; None when none has it."""
+        return next((n for n in self.state.get("nic", ()) if n["ip"] == address), None)
+
     def good_gid(self, device):
         """Return the index of a card's RoCE v2 address; None when it has none."""
         nic = self.nic(device)
@@ -94,11 +107,19 @@ class Node:
 
 
 def node_at(address):
-    """Return the node that has an address, None when nobody has it."""
+    """Return the node that logs in at an address, None when nobody does."""
     for row in read_json("inventory.json", default=[]):
         if row["address"] == address:
             return Node(row["name"])
     return None
+
+
+def node_with(address):
+    """Return the node of which any NIC has an address, None when nobody has it."""
+    if (found := node_at(address)) is not None:
+        return found
+    nodes = (Node(row["name"]) for row in read_json("inventory.json", default=[]))
+    return next((node for node in nodes if node.port_with(address)), None)
 
 
 class Way:
@@ -156,11 +177,15 @@ class Way:
             or self.there.rows("net.hang", self.here.name)
         )
 
-    def oversub(self):
-        """Return how often the uplinks of either leaf are sold."""
-        ends = (self.here.leaf, self.there.leaf)
-        leaves = self.fabric.get("leaves", ())
-        return max([1.0, *(row["oversub"] for row in leaves if row["leaf"] in ends)])
+    def uplinks(self):
+        """Return by leaf how many pairs the uplinks of both ends carry at full width.
+
+        A pair loads the uplinks of a leaf with all rails of one node; sold once, they carry every node of the leaf.
+        """
+        sold = {row["leaf"]: row["oversub"] for row in self.fabric.get("leaves", ())}
+        return {
+            leaf: NODES_PER_LEAF / sold.get(leaf, 1.0) for leaf in (self.here.leaf, self.there.leaf)
+        }
 
 
 def loss_factor(percent):
@@ -215,24 +240,29 @@ class Load:
         leaves = f"{way.here.leaf}-{way.there.leaf}"
         self.path = os.path.join(folder, f"{leaves}.{os.getpid()}")
         self.is_across = not way.same_leaf
-        self.oversub = way.oversub()
+        self.uplinks = way.uplinks()
         self.file = open(self.path, "w", encoding="ascii")  # noqa: SIM115 - held for the life
         fcntl.flock(self.file, fcntl.LOCK_EX)
 
     def others(self):
-        """Return how many other pairs run across leaves now."""
-        count = 0
+        """Return by leaf how many other pairs cross its uplinks now."""
+        count = dict.fromkeys(self.uplinks, 0)
         for name in os.listdir(os.path.dirname(self.path)):
             path = os.path.join(os.path.dirname(self.path), name)
             here, _, there = name.partition(".")[0].partition("-")
-            if path == self.path or here == there:
+            mine = [leaf for leaf in count if str(leaf) in (here, there)]
+            if path == self.path or here == there or not mine or not _is_held(path):
                 continue
-            count += _is_held(path)
+            for leaf in mine:
+                count[leaf] += 1
         return count
 
     def share(self):
-        """Return which share of the spine this pair gets."""
-        return 1 / self.oversub if self.is_across and self.others() else 1.0
+        """Return which share of its width this pair gets: min(1, uplinks / need) of the tighter leaf."""
+        if not self.is_across:
+            return 1.0
+        need = {leaf: 1 + count for leaf, count in self.others().items()}
+        return min([1.0, *(self.uplinks[leaf] / need[leaf] for leaf in need)])
 
     def end(self):
         os.unlink(self.path)
