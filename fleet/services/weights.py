@@ -75,13 +75,7 @@ def artefact_add(
     )
     if is_whole:
         artefact_complete(artefact, wanted)
-    try:
-        with transaction.atomic():  # another person may have made it known since it was looked for
-            artefact.save()
-    except IntegrityError as error:
-        if "artefact_revision_once" not in str(error):
-            raise
-        raise _known(model, revision) from error
+    _save_new(artefact)
     trail_add(
         actor=actor,
         verb="artefact.add",
@@ -93,6 +87,17 @@ def artefact_add(
         _want(artefact, [seed_node], None)
     ring(TOPIC)
     return artefact
+
+
+def _save_new(artefact: WeightsArtefact) -> None:
+    """Save an artefact; another person may have made it known since it was looked for. Raises Conflict."""
+    try:
+        with transaction.atomic():
+            artefact.save()
+    except IntegrityError as error:
+        if "artefact_revision_once" not in str(error):
+            raise
+        raise _known(artefact.model, artefact.revision) from error
 
 
 def _known(model: str, revision: str) -> Conflict:
