@@ -39,6 +39,7 @@ urlpatterns = [
     # before the names of nodes, of which none is called like these (rules/inventory.py)
     path("nodes/import/", imports.import_list, name="import-list"),
     path("nodes/import/<int:pk>/", imports.import_page, name="import"),
+    path("nodes/import/<int:pk>/diff/", imports.import_diff, name="import-diff"),
     path("nodes/import/<int:pk>/act/", imports.import_act, name="import-act"),
     path("nodes/add/", imports.node_add, name="node-add"),
     path("nodes/export/", imports.inventory_export, name="inventory-export"),

@@ -160,49 +160,77 @@ def subjects_create(wanted: Sequence[NewSubject]) -> dict[str, Subject]:
     return found
 
 
-@transaction.atomic
 def command_cancel(*, command: Command) -> Command:
     """Ask that a command does not happen, or is undone on the node; return the command that carries it.
 
     Cancelled is only what was never sent or is proved gone. A start that has succeeded cannot become
     cancelled any more: its subject is stopped by a command of its own, which is returned.
     """
+    return commands_cancel([command])[command.pk]
+
+
+@transaction.atomic
+def commands_cancel(commands: Iterable[Command]) -> dict[int, Command]:
+    """Ask the same of many commands; return by key the command that carries it. Few queries, whatever their number."""
+    keys = {command.pk for command in commands}
     rows = Command.objects.select_for_update(of=("self",)).select_related("host", "subject")
-    row = rows.get(pk=command.pk)
-    if row.is_settled:
-        subject = row.subject
-        if (
-            row.verb != "start"
-            or row.state != states.SUCCEEDED
-            or subject is None
-            or subject.has_ended
-        ):
-            return row
-        return command_dispatch(
-            purpose=f"{row.purpose}/cancel"[:200],
-            host=row.host,
-            verb="stop",
-            queue="stop",
-            payload={"container": subject.container},
-            subject=subject,
-            topic=row.topic,
-        )
-    mine = Command.objects.filter(pk=row.pk)
-    if row.verb == "stop" and row.sent_at is not None:
-        return row  # what was asked to go is not asked to stay
-    if row.state == states.QUEUED and (row.sent_at is None or row.effect == "probe"):
-        moves.command_move(
-            mine,
-            states.CANCELLED,
-            explanation=say("cancelled before anything was sent to the node"),
-        )
-    else:
-        mine.update(cancel_requested_at=Coalesce(F("cancel_requested_at"), Now()))
-        if row.state in (states.QUEUED, states.UNKNOWN):
-            mine.update(due_at=Now(), enqueued_at=Now())
-            _enqueue_on_commit(row, "stop")
-    row.refresh_from_db()
-    return row
+    locked = {row.pk: row for row in rows.filter(pk__in=keys).order_by("pk")}
+    stops = {row.pk: _stop_of(row) for row in locked.values() if _is_to_be_stopped(row)}
+    open_rows = [row for row in locked.values() if not row.is_settled and not _is_sent_stop(row)]
+    unsent = [row for row in open_rows if _is_unsent(row)]
+    asked = [row for row in open_rows if not _is_unsent(row)]
+    moves.command_move(
+        Command.objects.filter(pk__in=[row.pk for row in unsent]),
+        states.CANCELLED,
+        explanation=say("cancelled before anything was sent to the node"),
+    )
+    _ask_to_cancel(asked)
+    stored = commands_dispatch(list(stops.values())) if stops else []
+    if open_rows:
+        locked |= {row.pk: row for row in rows.filter(pk__in=[row.pk for row in open_rows])}
+    return locked | dict(zip(stops, stored, strict=True))
+
+
+def _is_to_be_stopped(row: Command) -> bool:
+    subject = row.subject
+    is_started = row.verb == "start" and row.state == states.SUCCEEDED
+    return is_started and subject is not None and not subject.has_ended
+
+
+def _stop_of(row: Command) -> Order:
+    assert row.subject is not None
+    return Order(
+        purpose=f"{row.purpose}/cancel"[:200],
+        host=row.host,
+        verb="stop",
+        queue="stop",
+        payload={"container": row.subject.container},
+        subject=row.subject,
+        topic=row.topic,
+    )
+
+
+def _is_sent_stop(row: Command) -> bool:
+    return (
+        row.verb == "stop" and row.sent_at is not None
+    )  # what was asked to go is not asked to stay
+
+
+def _is_unsent(row: Command) -> bool:
+    return row.state == states.QUEUED and (row.sent_at is None or row.effect == "probe")
+
+
+def _ask_to_cancel(rows: Sequence[Command]) -> None:
+    """Note the wish on what was sent; what nobody carries now goes to the queue of stops."""
+    if not rows:
+        return
+    mine = Command.objects.filter(pk__in=[row.pk for row in rows])
+    mine.update(cancel_requested_at=Coalesce(F("cancel_requested_at"), Now()))
+    idle = [row for row in rows if row.state in (states.QUEUED, states.UNKNOWN)]
+    if idle:
+        mine.filter(pk__in=[row.pk for row in idle]).update(due_at=Now(), enqueued_at=Now())
+    for row in idle:
+        _enqueue_on_commit(row, "stop")
 
 
 def sweep() -> int:

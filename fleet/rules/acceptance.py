@@ -171,8 +171,16 @@ def _summary(named: Sequence[Check]) -> str:
     return say("%(found)s; %(n)s more", found=named[0].found, n=len(named) - 1)
 
 
-def asks_a_person(checks: Iterable[Mapping[str, Any]]) -> str:
-    """Return what a person must answer before the node may be used; empty when nothing is asked."""
+def why_held(verdict: str, summary: str, checks: Iterable[Mapping[str, Any]]) -> str:
+    """Return why a node may not be used until it is accepted, or a person answers for it; empty when it may.
+
+    What was rejected or is marginal is held. One that was not measured is held for an Xid that nobody knows only:
+    its other checks say nothing until all are made.
+    """
+    if verdict in (REJECTED, MARGINAL):
+        return summary
+    if verdict == ACCEPTED:
+        return ""
     return next(
         (
             str(check["found"])
@@ -224,12 +232,12 @@ def state_after(state: str, verdict: str, *, is_own_quarantine: bool) -> str:
     """Return the state of a node after its acceptance (RELIABILITY.md, node states).
 
     Rejected is quarantined. Accepted is ready, also out of the quarantine that a rejection made, never out of a
-    person's. A marginal or unmeasured node stays where it is.
+    person's; so is marginal, which its hold keeps from work. An unmeasured node stays where it is.
     """
     if state == "retired":
         return state
     if verdict == REJECTED:
         return "quarantined"
-    if verdict == ACCEPTED and (state != "quarantined" or is_own_quarantine):
+    if verdict in (ACCEPTED, MARGINAL) and (state != "quarantined" or is_own_quarantine):
         return "ready"
     return state

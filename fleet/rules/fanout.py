@@ -8,12 +8,14 @@ seeds per leaf, never a copy across leaves while the leaf has the files).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, fields
 
 from fleet.rules.message import say
 
 STORE = ""  # the parent of a copy that comes from the store itself
+REGISTRY = "\0registry"  # what a container image is pulled from: no node is called so
+OUTSIDE = (STORE, REGISTRY)
 KIB = 1024
 
 
@@ -22,7 +24,8 @@ class Limits:
     """How much may run at once, over one model's distribution.
 
     `link_mbps`: what one parent may send; `leaf_mbps`: what may go to the nodes of one leaf (megabytes a second).
-    `store_per_leaf`: downloads from the store into one leaf, those of other models counted too (manual 12.8).
+    `store_per_leaf`: downloads from outside into one leaf, those of other models and of container images counted too
+    (manual 12.8). Docker takes no limit of its rate, so that pulls are held by their number alone.
     """
 
     at_once: int = 8
@@ -56,6 +59,14 @@ class Limits:
             if not low <= getattr(self, name) <= high
         ]
 
+    @classmethod
+    def strictest(cls, several: Iterable[Limits]) -> Limits:
+        """Return limits that keep every one of these; the usual ones where there are none."""
+        found = list(several)
+        if not found:
+            return cls()
+        return cls(**{one.name: min(getattr(it, one.name) for it in found) for one in fields(cls)})
+
     @property
     def copy_kibps(self) -> int:
         """Kibibytes a second for each copy, such that no link and no leaf can be exceeded by full ones."""
@@ -77,7 +88,8 @@ class Spread:
 
     `leaf_of`: every node named here -> its leaf. `holders`: nodes that hold the revision verified and answer now.
     `wanting`: nodes that still want it, without those that are being copied to. `paused`: leaf -> why nothing runs
-    there now. `has_store`: the store serves as a source. `others`: copies of other models, which use the same links.
+    there now. `has_store`: the store serves as a source. `others`: copies of other models and pulls of images (from
+    REGISTRY), which use the same links.
     `verifying`: nodes whose disk is being read: each may be a parent in a moment, so it counts as a seed of its leaf.
     """
 
@@ -159,7 +171,7 @@ class _Board:
         self.of_parent[copy.parent] += 1
         leaf = self.seen.leaf_of[copy.child]
         self.into_leaf[leaf] += 1
-        self.from_store[leaf] += copy.parent == STORE
+        self.from_store[leaf] += copy.parent in OUTSIDE
 
     def add(self, copy: Copy) -> None:
         self._count(copy)

@@ -1,7 +1,8 @@
 """Container images by digest on nodes: how one is pulled and verified, which pulls start next, what an end means.
 
-Pure. A pull goes through the registry's exit and into a leaf as a download from the store does, so both count against
-the same limits. Source: 384-card manual, sections 4.1 (immutable digests) and 12.8 (downloads at once in a leaf).
+Pure. A pull goes through the registry's exit and into a leaf as a download of weights from the store does, and a copy
+between nodes goes into the leaf too, so that all of them count against the same limits. Source: 384-card manual,
+sections 4.1 (immutable digests) and 12.8 (downloads at once in a leaf).
 """
 
 from __future__ import annotations
@@ -28,12 +29,16 @@ NAME = re.compile(
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 ABSENT_RC = 3  # of a look: the image is not on the node
 _MARK = "== inspect"
+# An engine's image is about 20 GB, which 10 MB/s bring in 33 minutes; a registry that is slower, or stands still,
+# is a person's to look at (our choice). A look asks docker alone.
+PULL_S, LOOK_S = 3600, 120
+LATE_RC = 124  # of timeout(1)
 
 # What is on the node under this digest is never pulled again: then the registry need not answer.
 _PULL = r"""
-mode=$1 ref=$2
+most=$1 mode=$2 ref=$3
 if [ "$mode" = pull ]; then
-    docker image inspect "$ref" >/dev/null 2>&1 || docker pull "$ref" 2>&1 || exit $?
+    docker image inspect "$ref" >/dev/null 2>&1 || timeout -k 10 "$most" docker pull "$ref" 2>&1 || exit $?
 fi
 echo "== inspect"
 docker image inspect --format json "$ref" 2>&1 || exit 3
@@ -57,8 +62,23 @@ def split_ref(text: str) -> tuple[str, str]:
 
 
 def pull_argv(name: str, digest: str, *, is_check: bool) -> list[str]:
-    """Pull the image unless the node has it, then ask docker what it is; `is_check`: ask only."""
-    return ["sh", "-c", _PULL, "pull", "check" if is_check else "pull", ref_of(name, digest)]
+    """Pull the image unless the node has it, then ask docker what it is; `is_check`: ask only.
+
+    The node ends a pull of more than PULL_S seconds by itself, also while no console looks.
+    """
+    mode = "check" if is_check else "pull"
+    return ["sh", "-c", _PULL, "pull", str(PULL_S), mode, ref_of(name, digest)]
+
+
+def late_text(is_check: bool) -> str:
+    """Say that a pull or a look took too long; what came of it stays on the node."""
+    if is_check:
+        return say("docker did not answer within %(n)s s: look at it on the node.", n=LOOK_S)
+    return say(
+        "The pull did not end within %(n)s minutes: look at the registry and the node's link, then pull again; "
+        "layers that came stay.",
+        n=PULL_S // 60,
+    )
 
 
 @dataclass(frozen=True)
@@ -75,6 +95,8 @@ def judge_pull(rc: int | None, text: str, digest: str) -> Seen:
     if rc is None:
         return Seen(False, say("The pull was lost: its node was started again."))
     said_by_docker, mark, told = text.partition(_MARK + "\n")
+    if rc == LATE_RC and not mark:
+        return Seen(False, late_text(is_check=False))
     if rc == ABSENT_RC and mark:
         return Seen(False, say("docker: %(text)s", text=_last(told)))
     if rc != 0 or not mark:
@@ -108,18 +130,20 @@ def _last(text: str) -> str:
 
 @dataclass(frozen=True)
 class Queue:
-    """Who waits for an image and what loads the leaves: node -> leaf, downloads into each leaf, leaves that rest."""
+    """Who waits for an image and what loads the leaves: node -> leaf, what goes into each leaf, leaves that rest."""
 
     wanting: Mapping[str, int]
     pulling: Collection[int] = ()  # the leaf of each pull that runs
     from_store: Collection[int] = ()  # the leaf of each copy of weights out of the store
+    from_nodes: Collection[int] = ()  # the leaf of each copy of weights from another node
     paused: Mapping[int, str] = field(default_factory=dict)
     dead: Collection[str] = ()
 
 
 def choose(queue: Queue, limits: Limits) -> tuple[list[str], dict[str, str]]:
     """Return the nodes that begin to pull now, and why the others wait."""
-    into = Counter(queue.pulling) + Counter(queue.from_store)
+    outside = Counter(queue.pulling) + Counter(queue.from_store)
+    into = outside + Counter(queue.from_nodes)
     total, start, waiting = sum(into.values()), [], {}
     for name, leaf in sorted(queue.wanting.items()):
         if name in queue.dead:
@@ -128,12 +152,19 @@ def choose(queue: Queue, limits: Limits) -> tuple[list[str], dict[str, str]]:
             waiting[name] = queue.paused[leaf]
         elif total >= limits.at_once:
             waiting[name] = say("%(n)s downloads run, as many as may at once.", n=total)
-        elif into[leaf] >= limits.store_per_leaf:
+        elif outside[leaf] >= limits.store_per_leaf:
             waiting[name] = say(
-                "%(n)s downloads run into leaf %(leaf)s, as many as may.", n=into[leaf], leaf=leaf
+                "%(n)s downloads run into leaf %(leaf)s, as many as may.",
+                n=outside[leaf],
+                leaf=leaf,
+            )
+        elif into[leaf] >= limits.per_leaf:
+            waiting[name] = say(
+                "%(n)s copies run into leaf %(leaf)s, as many as may.", n=into[leaf], leaf=leaf
             )
         else:
             start.append(name)
+            outside[leaf] += 1
             into[leaf] += 1
             total += 1
     return start, waiting

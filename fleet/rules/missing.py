@@ -23,10 +23,18 @@ class Missing:
     explanation: str
 
 
-def judge_missing(*, misses: int, unit: str = "", holders: Sequence[str] = ()) -> Missing:
+def judge_missing(
+    *,
+    misses: int,
+    unit: str = "",
+    holders: Sequence[str] = (),
+    incidents: Sequence[str] = (),
+    rules: Sequence[str] = (),
+) -> Missing:
     """Judge a node that this import leaves out and that `misses` applied imports before it left out too.
 
-    `unit` has the node now; `holders` are the people whose holds are on it.
+    `unit` has the node now; `holders` are the people whose holds are on it, `incidents` are open about it. `rules` hold
+    it too; that is told and keeps nothing: a machine that was carried away is unreachable, and a broken one rejected.
     """
     if misses + 1 < SYNCS_NEEDED:
         return Missing(
@@ -37,11 +45,27 @@ def judge_missing(*, misses: int, unit: str = "", holders: Sequence[str] = ()) -
             BLOCKED,
             say("%(unit)s has it; give that unit other nodes, then import again", unit=unit),
         )
+    if incidents:
+        return Missing(
+            BLOCKED,
+            say(
+                "held by %(who)s; let that be resolved, then import again", who=", ".join(incidents)
+            ),
+        )
     if holders:
         return Missing(
             BLOCKED,
             say(
                 "held by %(who)s; let the hold be lifted, then import again", who=", ".join(holders)
+            ),
+        )
+    if rules:
+        return Missing(
+            PROPOSED,
+            say(
+                "missing in %(n)s imports, one after the other, and held by %(who)s; may be removed",
+                n=misses + 1,
+                who=", ".join(rules),
             ),
         )
     return Missing(

@@ -59,6 +59,7 @@ PERMISSIONS: dict[str, Entry] = {
     # a dry run compares itself with the whole fleet: its digest stands for a version
     "import-list": Entry(read=READ, write=KEEP),
     "import": Entry(read=READ),
+    "import-diff": Entry(read=READ),
     "import-act": Entry(write=KEEP),
     "node-add": Entry(write=KEEP),
     "inventory-export": Entry(read=READ),

@@ -25,7 +25,8 @@ class SpareSeen:
     """A node without a unit.
 
     `refusals`: why it may not be used at all. `layout`: which cards, NICs and NUMA nodes hang together, as a digest.
-    `revisions`: model directories that it holds verified. None of either: not read, or too long ago.
+    `revisions`: model directories that it holds verified. None of either: not read, or too long ago. `rank`: 0 for
+    an accepted node, more for one that is taken only where no better one is; `remark` says why.
     """
 
     name: str
@@ -33,6 +34,8 @@ class SpareSeen:
     refusals: tuple[str, ...] = ()
     layout: str | None = None
     revisions: frozenset[str] | None = None
+    rank: int = 0
+    remark: str = ""
 
 
 def layout_of(topo: Any) -> str | None:
@@ -67,14 +70,19 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Choice:
-    """Names of the chosen nodes; or none, each constraint that is not met, and the nearest alternative last."""
+    """Names of the chosen nodes, with what is to be said of them; or none, each constraint that is not met, and the
+    nearest alternative last.
+    """
 
     nodes: tuple[str, ...]
     refusals: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 def choose_spares(spares: Iterable[SpareSeen], wanted: Wanted) -> Choice:
-    """Choose nodes of one leaf and one layout, from the leaf that has most of them, so that the rest stay spread."""
+    """Choose nodes of one leaf and one layout: the best accepted ones that there are, and among equals from the leaf
+    that has most of them, so that the rest stay spread.
+    """
     offered = sorted(
         (one for one in spares if one.name not in wanted.exclude), key=lambda one: one.name
     )
@@ -85,7 +93,9 @@ def choose_spares(spares: Iterable[SpareSeen], wanted: Wanted) -> Choice:
     # What must stay is counted in nodes that could take work, whatever revision they hold.
     usable = sum(not one.refusals for one in offered)
     if whole and usable - wanted.count >= wanted.floor:
-        return Choice(tuple(one.name for one in whole[0][: wanted.count]))
+        best = min((group[: wanted.count] for group in whole), key=_worth)
+        remarks = tuple(one.remark for one in best if one.remark)
+        return Choice(tuple(one.name for one in best), remarks=remarks)
     unmet = [*_floor(usable, wanted), *_said(offered, against)]
     if not whole:
         unmet.append(_scattered(groups, wanted))
@@ -114,11 +124,21 @@ def lacks(node: str, revision: str) -> str:
 
 
 def _groups(fitting: list[SpareSeen], wanted: Wanted) -> list[list[SpareSeen]]:
-    """Nodes that may stand in one unit: of one leaf, and of one layout where there are several. Largest first."""
+    """Nodes that may stand in one unit: of one leaf, and of one layout where there are several. Largest first, in
+    each the best accepted first.
+    """
     groups: defaultdict[tuple[int, str], list[SpareSeen]] = defaultdict(list)
     for one in fitting:
         groups[one.leaf, (one.layout or "") if wanted.count > 1 else ""].append(one)
-    return [groups[key] for key in sorted(groups, key=lambda key: (-len(groups[key]), key))]
+    return [
+        sorted(groups[key], key=lambda one: one.rank)
+        for key in sorted(groups, key=lambda key: (-len(groups[key]), key))
+    ]
+
+
+def _worth(nodes: list[SpareSeen]) -> list[int]:
+    """Order sets of nodes: the worst node of one counts first, as a unit is as good as that."""
+    return sorted((one.rank for one in nodes), reverse=True)
 
 
 def _floor(usable: int, wanted: Wanted) -> list[str]:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from django.conf import settings
 from django.db.models import Count, Q
 from django.db.models.functions import Now
 
-from fleet.models import AcceptanceRun, Member, Node, NodeAcceptance
+from fleet.execution.clock import database_now
+from fleet.models import AcceptanceRun, Hold, Member, Node, NodeAcceptance
 from fleet.rules.acceptance import ACCEPTED
+from fleet.rules.acceptance_stand import NEVER, OWNER, Stand, refusal_of
 from fleet.rules.message import say
 
 RUNS_SHOWN = 50
@@ -27,26 +31,69 @@ def valid_acceptances(node_ids: Iterable[int]) -> set[int]:
     return set(rows.values_list("node_id", flat=True))
 
 
-def acceptance_refusals(nodes: Iterable[Node]) -> dict[int, str]:
-    """Say by node key which nodes may not be placed for want of an acceptance; one that may, is not in it.
+def stands_of(node_ids: Iterable[int]) -> dict[int, Stand]:
+    """Return what acceptance says of each of these nodes now, by key. Two queries, however many nodes there are."""
+    wanted = list(node_ids)
+    rows = NodeAcceptance.objects.filter(node__in=wanted, is_standing=True).select_related("run")
+    standing = {row.node_id: row for row in rows}
+    holds: dict[int, list[Hold]] = defaultdict(list)
+    if standing:
+        for hold in Hold.objects.filter(node__in=list(standing), owner=OWNER).order_by("pk"):
+            holds[hold.node_id].append(hold)
+    now = database_now()
+    return {pk: _stand(standing[pk], holds[pk], now) if pk in standing else NEVER for pk in wanted}
 
-    A spare may go to any pool, so it is asked as soon as one pool asks. At most two queries.
+
+def _stand(row: NodeAcceptance, holds: Sequence[Hold], now: datetime) -> Stand:
+    """A person answers for a verdict by lifting a hold after it was given; what was lifted before is of another one."""
+    ended = row.voided_why
+    if not ended and row.valid_until is not None and row.valid_until <= now:
+        ended = say("It was accepted more than 30 days ago.")
+    answers = [
+        hold
+        for hold in holds
+        if hold.lifted_at is not None
+        and row.settled_at is not None
+        and hold.lifted_at >= row.settled_at
+        and not hold.lifted_by.startswith("rule:")
+    ]
+    held_for = next((hold.reason for hold in holds if hold.lifted_at is None), "")
+    is_let_in = bool(answers) and not held_for
+    return Stand(
+        verdict=row.verdict,
+        run=row.run.public_id,
+        summary=row.summary,
+        ended=ended,
+        let_in_by=answers[-1].lifted_by if is_let_in else "",
+        let_in_why=answers[-1].lift_reason if is_let_in else "",
+        held_for=held_for,
+    )
+
+
+def acceptance_refusals(
+    nodes: Iterable[Node], stands: Mapping[int, Stand] | None = None
+) -> dict[int, str]:
+    """Say by node key which nodes may not be placed for what acceptance says of them; one that may, is not in it.
+
+    A spare may go to any pool, so it is asked as soon as one pool asks. At most three queries; `stands` saves two.
     """
+    names = {node.pk: node.name for node in nodes}
     wanted = settings.ACCEPTANCE_REQUIRED
-    names = {node.pk: node.name for node in nodes} if wanted else {}
-    if not names:
-        return {}
-    valid = valid_acceptances(names)
-    seats = Member.objects.filter(node__in=names, released_at=None)
-    pools = dict(seats.values_list("node_id", "replica__pool__slug"))
-    return {
-        pk: say(
-            "%(node)s has no valid acceptance, which its pool asks for: accept it first.",
-            node=name,
+    pools: dict[int, str] = {}
+    if wanted:
+        seats = Member.objects.filter(node__in=names, released_at=None)
+        pools = dict(seats.values_list("node_id", "replica__pool__slug"))
+    found = stands_of(names) if stands is None else stands
+    refusals = {
+        pk: refusal_of(
+            name,
+            found[pk],
+            is_asked=bool(wanted)
+            and (EVERY_POOL in wanted or pk not in pools or pools[pk] in wanted),
         )
         for pk, name in names.items()
-        if pk not in valid and (EVERY_POOL in wanted or pk not in pools or pools[pk] in wanted)
     }
+    return {pk: why for pk, why in refusals.items() if why}
 
 
 def acceptance_named(public_id: str) -> AcceptanceRun | None:

@@ -61,11 +61,6 @@ def profile_for(node: Node) -> GoldenProfile | None:
     return _current().filter(node_class=node.node_class, origin=node.origin).first()
 
 
-def differences_of(node: Node) -> list[Difference]:
-    """Return where a node differs from its profile; nothing without one, so ask profile_for() first."""
-    return drift_of([node]).get(node.pk, [])
-
-
 def drift_of(nodes: Iterable[Node]) -> dict[int, list[Difference]]:
     """Return the differences of each node by its key, empty for one that agrees. Four queries.
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from django.contrib.postgres.aggregates import ArrayAgg
@@ -15,6 +16,25 @@ from fleet.rules.inventory_file import Inventory
 from fleet.selectors.units import units_present
 
 IMPORTS_LISTED = 50
+_PERSON = "user:"  # what the owner of a person's hold begins with
+
+
+Keeper = Callable[[Collection[int]], Mapping[int, Sequence[str]]]
+_KEEPERS: list[Keeper] = []
+
+
+def keeper_add(find: Keeper) -> None:
+    """Register who tells what an import must leave nodes as they are for (keys -> names of incidents): an upper app."""
+    _KEEPERS.append(find)
+
+
+def nodes_kept(node_ids: Collection[int]) -> dict[int, list[str]]:
+    """Return node key -> the names of what is open about it, for those of which something is."""
+    found: dict[int, list[str]] = defaultdict(list)
+    for find in _KEEPERS:
+        for pk, names in find(node_ids).items():
+            found[pk] += [name for name in names if name not in found[pk]]
+    return dict(found)
 
 
 def inventory_now() -> Inventory:
@@ -46,7 +66,9 @@ def digest_of(parts: Any) -> str:
 
 
 def missing_nodes(names: set[str]) -> list[dict[str, Any]]:
-    """Return the real nodes in the fleet that these names leave out, with what keeps each. Three queries."""
+    """Return the real nodes in the fleet that these names leave out, with what keeps each. Three queries, and those of
+    who tells of incidents.
+    """
     gone = [
         node
         for node in _nodes_in_place().filter(origin="real").select_related("miss__first_import")
@@ -58,19 +80,26 @@ def missing_nodes(names: set[str]) -> list[dict[str, Any]]:
         )
     )
     holders = dict(
-        Hold.objects.filter(node__in=gone, lifted_at=None, owner__startswith="user:")
+        Hold.objects.filter(node__in=gone, lifted_at=None)
         .order_by()
         .values("node_id")
         .annotate(who=ArrayAgg("owner", distinct=True))
         .values_list("node_id", "who")
     )
+    kept = nodes_kept([node.pk for node in gone]) if gone else {}
     return [
         {
             "name": node.name,
             "place": {"leaf": node.rack.leaf.number, "rack": node.rack.name},
             "misses": node.miss.count if hasattr(node, "miss") else 0,
             "unit": units.get(node.pk, ""),
-            "holders": [who.removeprefix("user:") for who in holders.get(node.pk, [])],
+            "incidents": kept.get(node.pk, []),
+            "holders": [
+                who.removeprefix(_PERSON)
+                for who in holders.get(node.pk, [])
+                if who.startswith(_PERSON)
+            ],
+            "rules": [who for who in holders.get(node.pk, []) if not who.startswith(_PERSON)],
         }
         for node in gone
     ]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.urls import reverse
 
-from fleet.models import Distribution, Holding, Node, TrailEntry, WeightsArtefact
+from fleet.models import Distribution, Holding, TrailEntry, WeightsArtefact
 from fleet.selectors.jump import jump_add
 
 ARTEFACTS_SHOWN = 100
@@ -69,17 +68,6 @@ def holdings_of(
 def holding_of(artefact: WeightsArtefact, node: str) -> Holding | None:
     """Return what one node holds of an artefact."""
     return Holding.objects.filter(artefact=artefact, node__host__name=node).first()
-
-
-def held_on(
-    nodes: Sequence[Node], model: str, revision: str
-) -> tuple[WeightsArtefact | None, dict[str, str]]:
-    """Return the artefact of a revision and what these nodes hold of it (name -> state); None when none is known."""
-    artefact = WeightsArtefact.objects.filter(model=model, revision=revision).first()
-    if artefact is None:
-        return None, {}
-    rows = Holding.objects.filter(artefact=artefact, node__in=list(nodes))
-    return artefact, dict(rows.values_list("node__host__name", "state"))
 
 
 def history_of(kind: str, name: str) -> list[TrailEntry]:

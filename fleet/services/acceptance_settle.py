@@ -1,6 +1,7 @@
 """Judges finished acceptances and does to the nodes what follows; ends acceptances that hold no more.
 
-Rejected: quarantined, with a hold of this rule. Accepted: ready, and only this rule's own hold is lifted.
+Rejected: quarantined, with a hold of this rule. Marginal: ready, with a hold that an approver may lift with a reason.
+Accepted: ready, and only this rule's own hold is lifted.
 """
 
 from __future__ import annotations
@@ -40,6 +41,12 @@ BATCH = 256
 _TITLES = {
     "allreduce": say("all_reduce_perf on one node"),
     "disk_read": say("sequential read of the model disk"),
+}
+
+_LIFTED = {
+    rules.ACCEPTED: say("Accepted again."),
+    rules.REJECTED: say("Rejected again for another reason."),
+    rules.MARGINAL: say("Marginal now; another hold says why."),
 }
 
 
@@ -301,28 +308,23 @@ def _moves(rows: Sequence[NodeAcceptance], nodes: Mapping[int, Node], own: set[i
 
 
 def _holds(rows: Sequence[NodeAcceptance], nodes: Mapping[int, Node]) -> None:
-    """Hold what was rejected, with its newest reason, and what a person is asked about; lift this rule's own hold
-    of what was accepted.
-    """
+    """Hold what was rejected or is marginal, with its newest reason; lift this rule's own hold of what was accepted."""
     actor = rule_actor(ACCEPTANCE)
-    live = Hold.objects.filter(node__in=list(nodes), owner=ACCEPTANCE, lifted_at=None)
-    by_verdict: dict[str, list[Hold]] = defaultdict(list)
-    by_node = {row.node_id: row for row in rows}
-    for hold in live:
-        row = by_node[hold.node_id]
-        if row.verdict == rules.ACCEPTED or hold.reason != row.summary:
-            by_verdict[row.verdict].append(hold)
     reasons = {
-        row.node_id: rules.asks_a_person(row.checks)
+        row.node_id: why
         for row in rows
-        if row.verdict != rules.REJECTED
+        if (why := rules.why_held(row.verdict, row.summary, row.checks))
     }
-    reasons |= {row.node_id: row.summary for row in rows if row.verdict == rules.REJECTED}
-    reasons = {node_id: reason for node_id, reason in reasons.items() if reason}
-    if over := by_verdict[rules.ACCEPTED]:
-        holds_lift(holds=over, reason=say("Accepted again."), actor=actor)
-    if stale := by_verdict[rules.REJECTED]:
-        holds_lift(holds=stale, reason=say("Rejected again for another reason."), actor=actor)
+    by_node = {row.node_id: row for row in rows}
+    over: dict[str, list[Hold]] = defaultdict(list)
+    for hold in Hold.objects.filter(node__in=list(nodes), owner=ACCEPTANCE, lifted_at=None):
+        verdict = by_node[hold.node_id].verdict
+        if verdict == rules.ACCEPTED or (
+            verdict in rules.STANDING and hold.reason != reasons[hold.node_id]
+        ):
+            over[verdict].append(hold)
+    for verdict, holds in over.items():
+        holds_lift(holds=holds, reason=_LIFTED[verdict], actor=actor)
     if reasons:
         held = [nodes[pk] for pk in reasons]
         holds_add(nodes=held, kind=Hold.Kind.CORDON, reasons=reasons, actor=actor)
@@ -335,6 +337,10 @@ def _explanation(row: NodeAcceptance, to: str) -> str:
         )
     if row.verdict == rules.ACCEPTED and to == Node.State.READY:
         return say("Accepted by %(run)s.", run=row.run.public_id)
+    if row.verdict == rules.MARGINAL and to == Node.State.READY:
+        return say(
+            "Marginal by acceptance %(run)s: %(why)s", run=row.run.public_id, why=row.summary
+        )
     return ""
 
 

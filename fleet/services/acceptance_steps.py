@@ -14,7 +14,7 @@ from fleet.execution import states
 from fleet.execution.dispatch import (
     NewSubject,
     Order,
-    command_cancel,
+    commands_cancel,
     commands_dispatch,
     subjects_create,
 )
@@ -71,11 +71,14 @@ def steps_dispatch(rows: Sequence[NodeAcceptance]) -> None:
         row.disk_read = commands.get(_purpose(row, "disk"))
 
 
-def steps_cancel(row: NodeAcceptance) -> None:
-    """Take back what is not over; a test that runs is stopped on the node."""
-    for command in (row.look, row.allreduce, row.disk_read):
-        if command is not None and (not command.is_settled or _is_running(command)):
-            command_cancel(command=command)
+def steps_cancel(rows: Sequence[NodeAcceptance]) -> None:
+    """Take back what is not over on these nodes; a test that runs is stopped there."""
+    commands_cancel(
+        command
+        for row in rows
+        for command in (row.look, row.allreduce, row.disk_read)
+        if command is not None and (not command.is_settled or _is_running(command))
+    )
 
 
 def cards_of(nodes: Iterable[object]) -> dict[int, list[CardRead]]:

@@ -31,7 +31,7 @@ from fleet.services.acceptance_settle import judged, verdicts_settle
 from fleet.services.acceptance_steps import steps_cancel, steps_dispatch
 from fleet.services.node_moves import rows_update
 from fleet.services.permits import permit_demand
-from fleet.services.probes import probe_cancel, probe_start
+from fleet.services.probes import nodes_scope, probe_start, probes_cancel, probes_open
 from fleet.services.trail import Actor, rule_actor, trail_add
 
 BATCH = 64
@@ -48,22 +48,23 @@ def acceptance_start(*, nodes: Sequence[Node], actor: Actor, user: Any = None) -
     for pool in set(pools.values()):
         permit_demand(user, "acceptance-start", pool)
     _demand_free(nodes)
-    probes = probe_start(nodes=nodes, actor=actor, user=user)  # locks the nodes
+    began = probe_start(nodes=nodes, actor=actor, user=user)  # locks the nodes
     _demand_free(nodes)
+    probes = probes_open(nodes)  # also those that were being asked already
     run = AcceptanceRun.objects.create(
         requested_by=user,
-        scope=probes.scope,
+        scope=nodes_scope(nodes)[:200],
         deadline_at=database_now() + timedelta(seconds=RUN_S / settings.TIME_SCALE),
     )
     NodeAcceptance.objects.bulk_create(
-        NodeAcceptance(run=run, node_id=probe.node_id, probe=probe) for probe in probes.nodes.all()
+        NodeAcceptance(run=run, node_id=node_id, probe=probe) for node_id, probe in probes.items()
     )
     trail_add(
         actor=actor,
         verb="acceptance.start",
         object_kind="acceptance",
         object_id=run.public_id,
-        after={"nodes": len(pools), "scope": run.scope, "probe": probes.pk},
+        after={"nodes": len(pools), "scope": run.scope, "probe": began.pk},
     )
     ring("fleet", TOPIC, run.topic, *(f"node-{node.name}" for node in nodes))
     return run
@@ -79,14 +80,14 @@ def acceptance_cancel(
     """
     if not reason.strip():
         raise NeedsReason(_("Cancelling needs a reason. Write why, then send again."))
-    rows = list(_rows(NodeAcceptance.objects.select_for_update(of=("self",)).filter(run=run)))
+    mine = NodeAcceptance.objects.select_for_update(of=("self",)).filter(run=run)
+    rows = list(_rows(mine).order_by("id"))
     for pool in set(pools_of_nodes([row.node for row in rows]).values()):
         permit_demand(user, "acceptance-cancel", pool)
     left = [row for row in rows if row.settled_at is None]
     if not left:
         return run
-    for row in left:
-        _take_back(row, actor)
+    _take_back(left, actor)
     AcceptanceRun.objects.filter(pk=run.pk).update(
         cancelled_by=actor.name[:80], cancel_reason=reason.strip()
     )
@@ -127,8 +128,8 @@ def acceptances_advance(limit: int = BATCH) -> int:
         steps_dispatch(asked)
         fault_point("acceptance-asked")
         rows_update(NodeAcceptance, asked, "look", "allreduce", "disk_read", "pins", "skipped")
-    for row in late:
-        _take_back(row, rule_actor("acceptance"))
+    if late:
+        _take_back(late, rule_actor("acceptance"))
     over = [row for row in rows if row not in asked]
     loud = [row for row in over if row.pk not in silent]
     verdicts = judged(loud) | {pk: not_measured(why) for pk, why in silent.items()}
@@ -143,6 +144,7 @@ def _rows(rows: QuerySet[NodeAcceptance]) -> QuerySet[NodeAcceptance]:
         "run",
         "node__host",
         "probe__command",
+        "probe__node__host",
         "look__output",
         "allreduce__subject",
         "disk_read__subject",
@@ -179,10 +181,11 @@ def _silence(row: NodeAcceptance, now: datetime) -> str:
     return ""
 
 
-def _take_back(row: NodeAcceptance, actor: Actor) -> None:
-    if row.probe is not None and row.probe.settled_at is None:
-        probe_cancel(probe=row.probe, actor=actor)
-    steps_cancel(row)
+def _take_back(rows: Sequence[NodeAcceptance], actor: Actor) -> None:
+    probes = [row.probe for row in rows if row.probe is not None and row.probe.settled_at is None]
+    if probes:
+        probes_cancel(probes, actor=actor)
+    steps_cancel(rows)
 
 
 def _demand_free(nodes: Sequence[Node]) -> None:

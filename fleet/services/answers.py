@@ -68,7 +68,8 @@ def answer_once(
                 _store(user, key, response)
             return response
     except OperationalError as error:
-        if "lock timeout" not in str(error):
+        # Postgres ends one of two that wait for each other; nothing of it was done, as after a wait that was too long
+        if not any(words in str(error) for words in ("lock timeout", "deadlock detected")):
             raise
         raise Busy(
             _("The same rows are being changed by another request. Send again in a moment.")

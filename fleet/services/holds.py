@@ -16,13 +16,14 @@ from django.utils.translation import gettext as _
 
 from fleet.doorbell import ring
 from fleet.models import Hold, Node
+from fleet.rules.acceptance_stand import OWNER
 from fleet.rules.message import say
 from fleet.rules.refusals import Conflict, NeedsReason, NotAllowed, Refused
 from fleet.selectors.scope import pools_of_nodes
 from fleet.services.permits import permit_demand
 from fleet.services.trail import Actor, rule_actor, trail_add, trail_add_all, trail_entry
 
-ACCEPTANCE, HOST_KEY, REACH = "acceptance", "host-key", "unreachable"  # owners that are rules
+ACCEPTANCE, HOST_KEY, REACH = OWNER, "host-key", "unreachable"  # owners that are rules
 
 
 def owner_of(actor: Actor) -> str:

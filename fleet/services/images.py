@@ -60,6 +60,8 @@ def image_pull(
     image, _is_new = Image.objects.get_or_create(
         digest=digest, defaults={"name": name, "requested_by": user}
     )
+    # The rows of an image are added by one after the other, else two would add the same one.
+    image = Image.objects.select_for_update(of=("self",), no_key=True).get(pk=image.pk)
     count = _want(image, nodes)
     trail_add(
         actor=actor,
@@ -87,6 +89,11 @@ def image_act(*, holding: ImageHolding, act: str, actor: Actor, user: Any = None
         raise Conflict(
             _("%(node)s: the image is %(state)s there, which does not fit. Reload the page.")
             % {"node": row.node.name, "state": row.get_state_display()}
+        )
+    if act == "stop" and row.stop_for == rules.FAILED:
+        raise Conflict(
+            _("%(node)s: the pull is being stopped already. Wait for its end.")
+            % {"node": row.node.name}
         )
     before = row.state
     if act == "stop":

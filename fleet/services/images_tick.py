@@ -8,10 +8,11 @@ from fleet.doorbell import ring
 from fleet.execution import states
 from fleet.execution.clock import database_now
 from fleet.execution.dispatch import command_dispatch, subject_create
+from fleet.execution.faults import scaled
 from fleet.execution.models import Command, Host
 from fleet.execution.output import command_sections
 from fleet.execution.storable import storable_text
-from fleet.models import Holding, ImageHolding
+from fleet.models import Distribution, Holding, ImageHolding
 from fleet.rules import holdings
 from fleet.rules import images as rules
 from fleet.rules.fanout import Limits
@@ -19,9 +20,9 @@ from fleet.rules.message import say
 from fleet.services.images import FIELDS
 from fleet.services.node_moves import rows_update
 from fleet.services.trail import rule_actor, trail_add_each
-from fleet.services.weights import TOPIC
+from fleet.services.weights import LIVE, TOPIC
 from fleet.services.weights_effects import START_S, read_output, stop_subject
-from fleet.services.weights_tick import leaves_paused
+from fleet.services.weights_tick import leaves_paused, limits_of
 
 Steps = Mapping[str, Command]
 
@@ -62,14 +63,20 @@ def _begin(
     for row in waiting:
         if not row.is_check_only and row.node_id not in busy:
             pulls.setdefault(row.node.name, row)
+    copies = _copies() if pulls else []
     queue = rules.Queue(
         wanting={name: row.node.rack.leaf.number for name, row in pulls.items()},
-        pulling=[row.node.rack.leaf.number for row in rows if row.state == rules.PULLING],
-        from_store=_from_store(),
+        pulling=[
+            row.node.rack.leaf.number
+            for row in rows
+            if row.state == rules.PULLING and not row.is_check_only
+        ],
+        from_store=[leaf for leaf, parent in copies if parent is None],
+        from_nodes=[leaf for leaf, parent in copies if parent is not None],
         paused=paused,
         dead=dead,
     )
-    start, why = rules.choose(queue, Limits())
+    start, why = rules.choose(queue, _limits() if pulls else Limits())
     begun = [*looks, *(pulls[name] for name in start)]
     for row in begun:
         _start(row)
@@ -84,10 +91,15 @@ def _answers(row: ImageHolding) -> bool:
     return host.reach == Host.Reach.OK and host.key_state == Host.Key.PINNED
 
 
-def _from_store() -> list[int]:
-    """The leaves of the copies of weights that come from the store, which load the same ways."""
-    rows = Holding.objects.filter(state=holdings.COPYING, parent=None)
-    return list(rows.values_list("node__rack__leaf__number", flat=True))
+def _copies() -> list[tuple[int, int | None]]:
+    """The copies of weights that run, which load the same ways: the leaf of the child, and the parent."""
+    rows = Holding.objects.filter(state=holdings.COPYING)
+    return list(rows.values_list("node__rack__leaf__number", "parent_id"))
+
+
+def _limits() -> Limits:
+    """Pulls keep the limits of every distribution that is open; those are one person's word for the same links."""
+    return Limits.strictest(map(limits_of, Distribution.objects.filter(state__in=LIVE)))
 
 
 def _start(row: ImageHolding) -> None:
@@ -119,11 +131,20 @@ def _follow(row: ImageHolding, steps: Steps, paused: Mapping[int, str]) -> bool:
         return True
     if row.subject.has_ended:
         return _judge(row, steps)
+    if _is_late(row):
+        row.stop_for, row.explanation = rules.FAILED, rules.late_text(row.is_check_only)
+        return True
     why = paused.get(row.node.rack.leaf.number, "")
     if why and not row.is_check_only:
         row.stop_for, row.explanation = rules.WANTED, why
         return True
     return False
+
+
+def _is_late(row: ImageHolding) -> bool:
+    """A little after the node should have ended it by itself."""
+    most_s = rules.LOOK_S if row.is_check_only else rules.PULL_S + START_S
+    return (database_now() - row.state_at).total_seconds() > scaled(most_s)
 
 
 def _stopping(row: ImageHolding) -> bool:

@@ -23,7 +23,7 @@ from fleet.rules.message import say
 from fleet.rules.missing import PROPOSED, judge_missing
 from fleet.rules.refusals import Conflict, NeedsReason, Refused
 from fleet.selectors.inventory import digest_of, fleet_digest, missing_nodes
-from fleet.services.inventory import ADDED, CHANGED, EQUAL, REFUSED, inventory_import
+from fleet.services.inventory import ADDED, CHANGED, EQUAL, HELD, REFUSED, inventory_import
 from fleet.services.node_moves import NodeMove, nodes_move
 from fleet.services.permits import permit_demand
 from fleet.services.placement import fleet_import, inventory_claim
@@ -155,7 +155,9 @@ def _missing(inventory: Inventory, is_whole: bool) -> list[dict[str, Any]]:
     rows = missing_nodes({str(row.get("name")) for row in inventory.nodes})
     found = []
     for node in rows:
-        judged = judge_missing(misses=node["misses"], unit=node["unit"], holders=node["holders"])
+        judged = judge_missing(
+            **{name: node[name] for name in ("misses", "unit", "holders", "incidents", "rules")}
+        )
         found.append({**node, "outcome": judged.outcome, "why": judged.explanation})
     return found
 
@@ -263,7 +265,7 @@ def _tell(
     also: Mapping[str, Any] | None = None,
 ) -> None:
     outcomes = [change["outcome"] for change in row.changes]
-    counts = {name: outcomes.count(name) for name in (ADDED, CHANGED, EQUAL, REFUSED)}
+    counts = {name: outcomes.count(name) for name in (ADDED, CHANGED, EQUAL, HELD, REFUSED)}
     trail_add(
         actor=actor,
         verb=verb,

@@ -15,10 +15,13 @@ from fleet.execution.models import Host
 from fleet.models import Leaf, Member, Node, Rack
 from fleet.rules.inventory import BadRow, NodeRow, check_row
 from fleet.rules.inventory_rows import line_of
+from fleet.rules.message import say
+from fleet.selectors.inventory import nodes_kept
 from fleet.services.permits import permit_demand
 from fleet.services.trail import Actor, trail_add_all, trail_entry
 
 ADDED, CHANGED, EQUAL, REFUSED = "added", "changed", "equal", "refused"
+HELD = "held"  # the file says something else, and an open incident keeps it as it is
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,7 @@ def inventory_import(
         except BadRow as error:
             done.refuse("node", raw.get("name"), str(error), raw)
     known = _locked([row.name for row in good])
+    kept = {} if repin else nodes_kept([node.pk for node in known.values()])
     contradicts, seats = _contradictions(good), _seats(known)
     new: list[NodeRow] = []
     for number, row in enumerate(good):
@@ -113,7 +117,8 @@ def inventory_import(
             after = {"address": row.address, "origin": origin, "rack": row.rack}
             done.changes.append(Change("node", row.name, ADDED, after=after))
         elif not why and node is not None:
-            why = _apply(row, node, origin=origin, repin=repin, done=done)
+            keepers = kept.get(node.pk, [])
+            why = _apply(row, node, origin=origin, repin=repin, keepers=keepers, done=done)
         if why:
             done.refuse("node", row.name, why, written[number])
     _add(new, origin)
@@ -197,13 +202,26 @@ def _served(node: Node, seat: Member | None, row: NodeRow) -> str:
     return ""
 
 
-def _apply(row: NodeRow, node: Node, *, origin: str, repin: bool, done: Imported) -> str:
-    """Change one node that is known; return why it is refused instead, empty when it is not."""
+def _apply(
+    row: NodeRow,
+    node: Node,
+    *,
+    origin: str,
+    repin: bool,
+    keepers: Sequence[str],
+    done: Imported,
+) -> str:
+    """Change one node that is known, unless `keepers` are open about it; return why it is refused, else empty."""
     if node.state == Node.State.RETIRED and not repin:
         return "name: a node of this name was retired, which is for good; name the machine anew"
     wanted = _wanted(node, row, repin)
     if node.origin != origin and any(wanted):
         return f"name: a {node.origin} node has it already; a {origin} node needs another name"
+    if keepers and any(wanted):
+        before, after = _told(node, *wanted)
+        who = say("held by %(who)s, left as it is", who=", ".join(keepers))
+        done.changes.append(Change("node", row.name, HELD, before, after, why=who))
+        return ""
     before, after = _change(node, row, *wanted)
     done.changes.append(Change("node", row.name, CHANGED if after else EQUAL, before, after))
     return ""
@@ -265,11 +283,8 @@ def _wanted(node: Node, row: NodeRow, repin: bool) -> tuple[Fields, Fields, Fiel
 def _change(
     node: Node, row: NodeRow, host_now: Fields, node_now: Fields, place: Fields
 ) -> tuple[Fields, Fields]:
-    host, was = node.host, {"rack": node.rack.name, "leaf": node.rack.leaf.number}
-    before = {name: str(getattr(host, name)) for name in host_now}
-    before |= {name: str(was[name]) for name in place}
-    before |= {name: str(getattr(node, name)) for name in node_now}
-    after = {name: str(value) for name, value in {**host_now, **place, **node_now}.items()}
+    host = node.host
+    before, after = _told(node, host_now, node_now, place)
     if host_now:
         Host.objects.filter(pk=host.pk).update(**host_now)
     if place:
@@ -277,6 +292,15 @@ def _change(
     if after:
         Node.objects.filter(pk=host.pk).update(version=F("version") + 1, **node_now)
     return before, after
+
+
+def _told(node: Node, host_now: Fields, node_now: Fields, place: Fields) -> tuple[Fields, Fields]:
+    """Return the fields before and after as words, in the order of a page."""
+    was = {"rack": node.rack.name, "leaf": node.rack.leaf.number}
+    before = {name: str(getattr(node.host, name)) for name in host_now}
+    before |= {name: str(was[name]) for name in place}
+    before |= {name: str(getattr(node, name)) for name in node_now}
+    return before, {name: str(value) for name, value in {**host_now, **place, **node_now}.items()}
 
 
 def _differing(row: Any, wanted: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ What the file leaves out stays as it is. A row that contradicts is refused by na
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from django.db import connection, transaction
@@ -27,6 +27,7 @@ from fleet.rules.placement import (
     check_unit,
     unit_problems,
 )
+from fleet.selectors.inventory import nodes_kept
 from fleet.services.inventory import (
     ADDED,
     CHANGED,
@@ -161,10 +162,12 @@ def _units_import(rows: Iterable[Mapping[str, Any]], actor: Actor, done: Importe
         .order_by("pk")
     }
     seats, now = _seats(nodes), _members(replicas)
+    open_about = nodes_kept([node.pk for node in nodes.values()])
+    kept = {name: open_about[node.pk] for name, node in nodes.items() if node.pk in open_about}
     stuck = {
         unit.name: why
         for unit in units
-        if (why := _stuck(unit, replicas.get(unit.name), now.get(unit.name, ())))
+        if (why := _stuck(unit, replicas.get(unit.name), now.get(unit.name, ()), kept))
     }
     problems = unit_problems(units, _pool_rows(), seats, stuck)
     moves = []
@@ -180,8 +183,15 @@ def _units_import(rows: Iterable[Mapping[str, Any]], actor: Actor, done: Importe
     _tell(tried, actor, [f"replica-{name}" for name in tried.changed], done)
 
 
-def _stuck(unit: UnitRow, replica: Replica | None, now: tuple[str, ...]) -> str:
-    """Say why a unit that exists cannot become what the file says; empty when it can."""
+def _stuck(
+    unit: UnitRow,
+    replica: Replica | None,
+    now: tuple[str, ...],
+    kept: Mapping[str, Sequence[str]],
+) -> str:
+    """Say why a unit cannot become what the file says; empty when it can. `kept`: node -> what is open about it."""
+    if now != unit.nodes and (held := [name for name in (*now, *unit.nodes) if name in kept]):
+        return f"nodes: {held[0]} is held by {', '.join(kept[held[0]])}; it moves once that is resolved"
     if replica is None:
         return ""
     if replica.pool.slug != unit.pool:

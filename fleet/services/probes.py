@@ -17,22 +17,24 @@ from django.utils.translation import gettext as _
 
 from fleet.doorbell import ring
 from fleet.execution import states
-from fleet.execution.dispatch import Order, command_cancel, commands_dispatch
+from fleet.execution.dispatch import Order, commands_cancel, commands_dispatch
 from fleet.execution.output import command_sections
 from fleet.models import Node, NodeProbe, ProbeRun
 from fleet.rules import gather, probe_verdict
+from fleet.rules.acceptance import ACCEPTED, MARGINAL
+from fleet.rules.acceptance_stand import NEVER, Stand
 from fleet.rules.message import say
 from fleet.rules.nodeset import fold_nodeset
 from fleet.rules.probe_cards import CardSeen, read_cards
 from fleet.rules.probe_reading import FactSeen, ProbeReading, read_probe
 from fleet.rules.refusals import Refused
-from fleet.selectors.acceptance import valid_acceptances
+from fleet.selectors.acceptance import stands_of
 from fleet.selectors.scope import pools_of_nodes
 from fleet.services.history import history_store
 from fleet.services.node_moves import NodeMove, nodes_move, rows_update
 from fleet.services.permits import permit_demand
 from fleet.services.probe_store import cards_store, facts_store, samples_store, storable
-from fleet.services.trail import Actor, rule_actor, trail_add
+from fleet.services.trail import Actor, rule_actor, trail_add, trail_add_all, trail_entry
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +43,11 @@ BATCH = 64
 
 @transaction.atomic
 def probe_start(*, nodes: Sequence[Node], actor: Actor, user: Any = None) -> ProbeRun:
-    """Ask these nodes, each through one command; the answers are settled by the tick. Raises Refused, NotAllowed."""
+    """Ask these nodes, each through one command; the answers are settled by the tick. Raises Refused, NotAllowed.
+
+    A node takes one connection: one that is being asked already is not asked twice, its open probe answers for both.
+    The run holds the others; where there are none it is the run of the newest open probe, and nothing is written.
+    """
     if not nodes:
         raise Refused(_("No node was selected. Choose at least one."))
     pools = pools_of_nodes(list(nodes))
@@ -49,8 +55,12 @@ def probe_start(*, nodes: Sequence[Node], actor: Actor, user: Any = None) -> Pro
         permit_demand(user, "probe-start", pool)
     ids = sorted({node.pk for node in nodes})
     locked = Node.objects.select_for_update(of=("self",)).select_related("host")
-    rows = list(locked.filter(pk__in=ids).order_by("pk"))
-    scope = _scope(rows)
+    wanted = list(locked.filter(pk__in=ids).order_by("pk"))
+    asked = probes_open(wanted)
+    rows = [node for node in wanted if node.pk not in asked]
+    if not rows:
+        return max((probe.run for probe in asked.values()), key=lambda run: run.pk)
+    scope = nodes_scope(rows)
     run = ProbeRun.objects.create(requested_by=user, scope=scope[:200])
     commands = commands_dispatch([_order(run, node) for node in rows])
     NodeProbe.objects.bulk_create(
@@ -67,31 +77,57 @@ def probe_start(*, nodes: Sequence[Node], actor: Actor, user: Any = None) -> Pro
         verb="probe.start",
         object_kind="node" if len(rows) == 1 else "fleet",
         object_id=rows[0].name if len(rows) == 1 else scope,
-        after={"run": run.pk, "nodes": len(rows), "first_probes": len(first)},
+        after={
+            "run": run.pk,
+            "nodes": len(rows),
+            "first_probes": len(first),
+            **({"joined": len(asked)} if asked else {}),
+        },
     )
     ring("fleet", *(f"node-{node.name}" for node in rows))
     return run
 
 
-@transaction.atomic
+def probes_open(nodes: Iterable[Node]) -> dict[int, NodeProbe]:
+    """Return the newest probe of each of these nodes that is not settled yet, by node key. One query."""
+    rows = NodeProbe.objects.filter(node__in=list(nodes), settled_at=None).select_related("run")
+    return {probe.node_id: probe for probe in rows.order_by("pk")}
+
+
 def probe_cancel(*, probe: NodeProbe, actor: Actor) -> bool:
     """Cancel the probe of one node, also while it is being asked; False when it is over already.
 
     The tick settles it as unknown, as soon as whoever asks has let go.
     """
-    command = command_cancel(command=probe.command)
-    if command.is_settled and command.state != states.CANCELLED:
-        return False
-    if probe.settled_at is None:
-        trail_add(
+    return bool(probes_cancel([probe], actor=actor))
+
+
+@transaction.atomic
+def probes_cancel(probes: Sequence[NodeProbe], *, actor: Actor) -> int:
+    """Cancel the probes of many nodes the same way; return how many were not over. Few queries for any number."""
+    commands = commands_cancel([probe.command for probe in probes])
+    given_up = [
+        (probe, commands[probe.command_id])
+        for probe in probes
+        if probe.settled_at is None
+        and (
+            not commands[probe.command_id].is_settled
+            or commands[probe.command_id].state == states.CANCELLED
+        )
+    ]
+    trail_add_all(
+        trail_entry(
             actor=actor,
             verb="probe.give_up",
             object_kind="node",
             object_id=probe.node.name,
             after={"run": probe.run_id, "command": command.state},
         )
-        ring("fleet", f"node-{probe.node.name}")
-    return probe.settled_at is None
+        for probe, command in given_up
+    )
+    if given_up:
+        ring("fleet", *(f"node-{probe.node.name}" for probe, _command in given_up))
+    return len(given_up)
 
 
 @dataclass(frozen=True)
@@ -103,7 +139,7 @@ class _Settled:
     reading: ProbeReading | None
     cards: list[CardSeen]
     verdict: probe_verdict.Verdict
-    is_accepted: bool = False
+    stand: Stand = NEVER
 
     @property
     def state(self) -> str:
@@ -114,9 +150,7 @@ class _Settled:
     @property
     def explanation(self) -> str:
         if self.state == Node.State.READY and self.verdict.verdict == probe_verdict.PASS:
-            if self.is_accepted:
-                return say("Accepted; probed again since.")
-            return say("Probed only: acceptance tests have not run yet.")
+            return _ready_words(self.stand)
         if self.state in (Node.State.QUARANTINED, Node.State.RETIRED):
             return self.node.explanation  # why a person took it out matters more
         return storable(self.verdict.summary)
@@ -136,10 +170,9 @@ def probe_settle(limit: int = BATCH) -> int:
     ids = {probe.node_id for probe in probes}
     nodes = Node.objects.select_for_update(of=("self",)).filter(pk__in=ids).order_by("pk")
     by_id = {node.pk: node for node in nodes}
-    accepted = valid_acceptances(ids)
+    stands = stands_of(ids)
     settled = [
-        replace(_read(probe, by_id[probe.node_id]), is_accepted=probe.node_id in accepted)
-        for probe in probes
+        replace(_read(probe, by_id[probe.node_id]), stand=stands[probe.node_id]) for probe in probes
     ]
     _store(settled)
     _move_nodes({item.node.pk: item for item in settled}.values())
@@ -148,7 +181,24 @@ def probe_settle(limit: int = BATCH) -> int:
     return len(settled)
 
 
-def _scope(nodes: list[Node]) -> str:
+def _ready_words(stand: Stand) -> str:
+    """Say of a node whose probe passed what its acceptance is: a probe accepts nothing."""
+    if stand.ended:
+        return say("Probed only: acceptance %(run)s ended. %(why)s", run=stand.run, why=stand.ended)
+    if stand.verdict == ACCEPTED:
+        return say("Accepted; probed again since.")
+    if stand.verdict:
+        return say(
+            "Probed; %(verdict)s by acceptance %(run)s: %(why)s",
+            verdict=say("marginal") if stand.verdict == MARGINAL else say("rejected"),
+            run=stand.run,
+            why=stand.summary,
+        )
+    return say("Probed only: acceptance tests have not run yet.")
+
+
+def nodes_scope(nodes: Sequence[Node]) -> str:
+    """Return which nodes a request is about: all of the fleet, or their names folded."""
     total = Node.objects.exclude(state=Node.State.RETIRED).count()
     return "all" if len(nodes) == total > 1 else fold_nodeset(node.name for node in nodes)
 

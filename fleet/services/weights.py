@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.db.models import F
 from django.db.models.functions import Now
 from django.utils.translation import gettext as _
@@ -49,10 +49,7 @@ def artefact_add(
     permit_demand(user, "artefact-add")
     _demand_names(model, revision)
     if WeightsArtefact.objects.filter(model=model, revision=revision).exists():
-        raise Conflict(
-            _("%(model)s at %(revision)s is known already. Open it in the list of weights.")
-            % {"model": model, "revision": revision[:12]}
-        )
+        raise _known(model, revision)
     wanted = _read(checksums, index) if checksums.strip() or index.strip() else []
     is_whole = bool(wanted) and all(one.size is not None for one in wanted)
     if not is_whole and seed_node is None:
@@ -78,7 +75,7 @@ def artefact_add(
     )
     if is_whole:
         artefact_complete(artefact, wanted)
-    artefact.save()
+    _save_new(artefact)
     trail_add(
         actor=actor,
         verb="artefact.add",
@@ -90,6 +87,24 @@ def artefact_add(
         _want(artefact, [seed_node], None)
     ring(TOPIC)
     return artefact
+
+
+def _save_new(artefact: WeightsArtefact) -> None:
+    """Save an artefact; another person may have made it known since it was looked for. Raises Conflict."""
+    try:
+        with transaction.atomic():
+            artefact.save()
+    except IntegrityError as error:
+        if "artefact_revision_once" not in str(error):
+            raise
+        raise _known(artefact.model, artefact.revision) from error
+
+
+def _known(model: str, revision: str) -> Conflict:
+    return Conflict(
+        _("%(model)s at %(revision)s is known already. Open it in the list of weights.")
+        % {"model": model, "revision": revision[:12]}
+    )
 
 
 def artefact_complete(artefact: WeightsArtefact, wanted: Sequence[shards.Shard]) -> None:
@@ -136,7 +151,7 @@ def distribution_start(
 ) -> Distribution:
     """Bring a revision to these nodes; those that hold it verified stay as they are. Raises Refused, Conflict."""
     permit_demand(user, "distribution-start")
-    row = WeightsArtefact.objects.select_for_update(of=("self",)).get(pk=artefact.pk)
+    row = _locked(artefact.pk)
     if row.state != WeightsArtefact.State.READY:
         raise Conflict(
             _("The manifest of %(name)s is not known yet: %(why)s")
@@ -179,6 +194,7 @@ def distribution_act(
     to = {"pause": "paused", "resume": "running", "cancel": "cancelled"}.get(act)
     if to is None:
         raise Refused(_("Expected pause, resume or cancel, found %(act)s.") % {"act": act[:20]})
+    _locked(distribution.artefact_id)
     row = Distribution.objects.select_for_update(of=("self",)).select_related("artefact")
     row = row.get(pk=distribution.pk)
     if to not in holdings.DISTRIBUTION_MOVES[row.state] or (
@@ -237,7 +253,17 @@ def holding_heal(*, holding: Holding, actor: Actor, user: Any = None) -> None:
     ).update(state="running", ended_at=None, explanation="", version=F("version") + 1)
 
 
+def _locked(artefact_id: int) -> WeightsArtefact:
+    """Lock an artefact: all that people do to it, its distributions and who holds it, goes one after the other.
+
+    It comes before the locks of its rows, so that no two wait for each other.
+    """
+    rows = WeightsArtefact.objects.select_for_update(of=("self",), no_key=True)
+    return rows.get(pk=artefact_id)
+
+
 def _idle(holding: Holding) -> Holding:
+    _locked(holding.artefact_id)
     rows = Holding.objects.select_for_update(of=("self",)).select_related("node", "artefact")
     row = rows.get(pk=holding.pk)
     if row.state not in _IDLE:

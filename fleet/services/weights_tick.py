@@ -15,8 +15,8 @@ from django.db.models.functions import Now
 from fleet.doorbell import ring
 from fleet.execution.clock import database_now
 from fleet.execution.models import Command, Host
-from fleet.models import Distribution, Holding, Node
-from fleet.rules import copier, fanout, holdings
+from fleet.models import Distribution, Holding, ImageHolding, Node
+from fleet.rules import copier, fanout, holdings, images
 from fleet.rules.message import say
 from fleet.services import holding_steps, weights_effects
 from fleet.services.holding_moves import HoldingMove, holdings_move
@@ -129,11 +129,12 @@ def _spread(
     scene = _scene(rows)
     paused = leaves_paused()
     running = {row.pk: _copy(row) for row in rows if _to(row, moved) == holdings.COPYING}
+    pulls = _pulls(scene)
     ports = _ports(rows, moved)
     found: dict[int, HoldingMove] = {}
     for artefact_id in sorted({row.artefact_id for row in rows}):
         own = [row for row in rows if row.artefact_id == artefact_id]
-        plan, limit = _plan(own, moved, running, scene, paused, limits)
+        plan, limit = _plan(own, moved, running, pulls, scene, paused, limits)
         for row in own:
             name = row.node.name
             if row.pk in moved and moved[row.pk].to != row.state:  # one step a tick
@@ -152,6 +153,7 @@ def _plan(
     own: Sequence[Holding],
     moved: Mapping[int, HoldingMove],
     running: Mapping[int, fanout.Copy],
+    pulls: Sequence[fanout.Copy],
     scene: _Scene,
     paused: Mapping[int, str],
     limits: Mapping[int, fanout.Limits],
@@ -171,7 +173,7 @@ def _plan(
         dead=scene.dead | ({copy.parent for copy in running.values()} - holders - {fanout.STORE}),
         paused=paused,
         has_store=bool(artefact.store_address),
-        others=[copy for pk, copy in running.items() if pk not in mine],
+        others=[*pulls, *(copy for pk, copy in running.items() if pk not in mine)],
     )
     limit = limits[(wanting or own)[0].pk]
     return fanout.plan_copies(seen, limit), limit
@@ -200,6 +202,15 @@ def _scene(rows: Sequence[Holding]) -> _Scene:
         if row.parent is not None:
             scene.add(row.parent)
     return scene
+
+
+def _pulls(scene: _Scene) -> list[fanout.Copy]:
+    """Pulls of container images that run: they go into the leaves too, from the registry."""
+    rows = ImageHolding.objects.filter(state=images.PULLING, is_check_only=False)
+    found = list(rows.values_list("node__host__name", "node__rack__leaf__number"))
+    for name, leaf in found:
+        scene.leaf_of.setdefault(name, leaf)
+    return [fanout.Copy(fanout.REGISTRY, name) for name, _leaf in found]
 
 
 def _to(row: Holding, moved: Mapping[int, HoldingMove]) -> str:

@@ -16,7 +16,7 @@ from fleet.rules.acceptance import ACCEPTED, MARGINAL, NOT_MEASURED, REJECTED
 from fleet.rules.acceptance_checks import CHECKS
 from fleet.rules.message import said
 from fleet.rules.nodeset import fold_nodeset
-from fleet.selectors.acceptance import NodeStanding, node_standing
+from fleet.selectors.acceptance import NodeStanding, node_standing, stands_of
 
 # What needs somebody comes first; what is well, last.
 ORDER = (REJECTED, MARGINAL, NOT_MEASURED, "", ACCEPTED)
@@ -138,6 +138,7 @@ def panel(node: Node) -> dict[str, Any]:
         "mark": mark_for(shown) if shown else None,
         "summary": said(shown.summary, _) if shown else "",
         "void": said(shown.voided_why, _) if shown else "",
+        "answer": _answer(standing.standing, node),
         "stands": standing.standing if standing.standing != shown else None,
         "stands_mark": mark_for(standing.standing) if standing.standing else None,
         "open_checks": [check for check in checks if check.mark.state != "pass"],
@@ -148,6 +149,21 @@ def panel(node: Node) -> dict[str, Any]:
             if row != shown and row.settled_at is not None
         ],
     }
+
+
+def _answer(row: NodeAcceptance | None, node: Node) -> str:
+    """Say of a marginal node who let it in and why, or what lets it in; empty for any other."""
+    if row is None or row.verdict != MARGINAL or row.voided_at is not None:
+        return ""
+    stand = stands_of([node.pk])[node.pk]
+    if stand.let_in_by:
+        return _("%(who)s let it in: %(reason)s") % {
+            "who": stand.let_in_by,
+            "reason": stand.let_in_why,
+        }
+    return _(
+        "It is given no work. Mend it and accept it again, or an approver lifts the hold of acceptance with a reason."
+    )
 
 
 def _check(check: dict[str, Any], node: Node) -> CheckDrawn:

@@ -29,12 +29,18 @@ HOURS_MAX = 24 * 90
 def probe_start(request: HttpRequest) -> HttpResponse:
     """Probe the nodes of the field `nodes`: `all`, or names and ranges like h100-[001-008]."""
     nodes = nodes_selected(",".join(request.POST.getlist("nodes")))
-    run = probes.probe_start(nodes=nodes, actor=actor_of(request), user=request.user)
-    count = run.nodes.count()
-    messages.info(
-        request,
-        ngettext("Probing %(n)d node.", "Probing %(n)d nodes.", count) % {"n": count},
-    )
+    before = set(probes.probes_open(nodes))
+    probes.probe_start(nodes=nodes, actor=actor_of(request), user=request.user)
+    if count := len(nodes) - len(before):
+        text = ngettext("Probing %(n)d node.", "Probing %(n)d nodes.", count)
+        messages.info(request, text % {"n": count})
+    if count := len(before):
+        text = ngettext(
+            "%(n)d node is being probed already; its answer counts for this request too.",
+            "%(n)d nodes are being probed already; their answers count for this request too.",
+            count,
+        )
+        messages.info(request, text % {"n": count})
     return _back(request, "fleet-map")
 
 

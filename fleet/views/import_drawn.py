@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +17,7 @@ from fleet.rules.hostkeys import fingerprint
 from fleet.rules.message import said
 from fleet.rules.missing import PROPOSED
 from fleet.rules.nodeset import fold_nodeset
-from fleet.services.inventory import ADDED, CHANGED, EQUAL, REFUSED
+from fleet.services.inventory import ADDED, CHANGED, EQUAL, HELD, REFUSED
 
 ROWS_SHOWN = 400
 CONTEXT_LINES = 2
@@ -24,7 +26,7 @@ _KINDS = {"node": _lazy("node"), "pool": _lazy("pool"), "replica": _lazy("unit")
 _IN_FILE = {"port": "ssh_port", "gpu_count": "gpus", "is_spare": "spare"}
 # the state of a key goes with the key; what it is for is no word of a file
 _HIDDEN = frozenset({"key_state", "origin"})
-_ORDER = (REFUSED, CHANGED, ADDED, PROPOSED, "blocked", "kept", EQUAL)
+_ORDER = (REFUSED, HELD, CHANGED, ADDED, PROPOSED, "blocked", "kept", EQUAL)
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Row:
 
 def draw(found: InventoryImport, known: int, *, show_all: bool = False) -> dict[str, Any]:
     """Return all that the page of an import shows; `known` is the number of nodes in the fleet now."""
-    rows = sorted(_rows(found), key=lambda row: _ORDER.index(row.mark.state))
+    rows = rows_drawn(found)
     shown = [row for row in rows if show_all or row.mark.state != EQUAL]
     nodes = [change for change in found.changes if change["kind"] == "node"]
     added = sum(1 for change in nodes if change["outcome"] == ADDED)
@@ -56,6 +58,7 @@ def draw(found: InventoryImport, known: int, *, show_all: bool = False) -> dict[
         "equal": _names(found, EQUAL),
         "writes": sum(1 for change in found.changes if change["outcome"] in (ADDED, CHANGED)),
         "refused": sum(1 for change in found.changes if change["outcome"] == REFUSED),
+        "held": sum(1 for change in found.changes if change["outcome"] == HELD),
         "nodes_in_file": len(nodes),
         "proposed": [{**one, "why": said(one["why"], _)} for one in proposed],
         "missing": len(found.missing),
@@ -63,6 +66,30 @@ def draw(found: InventoryImport, known: int, *, show_all: bool = False) -> dict[
         "known_after": known + added,
         "lines": _lines(found),
     }
+
+
+def rows_drawn(found: InventoryImport) -> list[Row]:
+    """Return every row of an import, refused ones first."""
+    return sorted(_rows(found), key=lambda row: _ORDER.index(row.mark.state))
+
+
+def diff_text(found: InventoryImport, *, with_equal: bool = False) -> str:
+    """Return the differences as CSV with a head line, in the words and the order of the page.
+
+    A cell that a spreadsheet would take for a formula is written as text.
+    """
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["row", "kind", "name", "field", "now", "in_file", "result", "line"])
+    for row in rows_drawn(found):
+        if with_equal or row.mark.state != EQUAL:
+            cells = (row.mark.word, row.kind, row.name, row.field, row.now, row.file, row.result)
+            writer.writerow([*(_cell(str(cell)) for cell in cells), row.line or ""])
+    return out.getvalue()
+
+
+def _cell(text: str) -> str:
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
 
 
 def _rows(found: InventoryImport) -> Iterable[Row]:
@@ -92,7 +119,9 @@ def _change_rows(change: dict[str, Any], is_applied: bool) -> Iterable[Row]:
         )  # fmt: skip
         return
     result = _("applied") if is_applied else _("will apply")
-    if change["outcome"] == CHANGED:
+    if change["outcome"] == HELD:
+        result = said(change["why"], _)
+    if change["outcome"] in (CHANGED, HELD):
         for name, value in change["after"].items():
             if name not in _HIDDEN:
                 now = _text(name, change["before"].get(name))
@@ -151,7 +180,12 @@ def _strip(found: InventoryImport) -> list[dict[str, Any]]:
         "text": _("%(n)d missing") % {"n": len(found.missing)},
         "names": fold_nodeset(one["name"] for one in found.missing),
     }
-    return [*cells[:3], gone, cells[3]]
+    held = {
+        "mark": mark_of("row", HELD),
+        "text": _("%(n)d left as they are") % {"n": counts.count(HELD)},
+        "names": _names(found, HELD),
+    }
+    return [*cells[:3], *([held] if HELD in counts else []), gone, cells[3]]
 
 
 def _lines(found: InventoryImport) -> list[dict[str, Any]]:

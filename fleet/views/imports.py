@@ -24,7 +24,7 @@ from fleet.selectors.inventory import (
 )
 from fleet.services import imports
 from fleet.services.trail import actor_of
-from fleet.views.import_drawn import draw
+from fleet.views.import_drawn import diff_text, draw
 from fleet.views.parts import render_page
 
 
@@ -70,6 +70,18 @@ def import_page(request: HttpRequest, pk: int) -> HttpResponse:
     return render_page(
         request, "fleet/import.html", context, parts={"import-live": "fleet/_import_live.html"}
     )
+
+
+@require_GET
+def import_diff(request: HttpRequest, pk: int) -> HttpResponse:
+    """The differences of an import as a file, CSV; with `show=all` the equal rows too."""
+    found = import_seen(pk)
+    if found is None:
+        raise Http404(_("No import has this number."))
+    text = diff_text(found, with_equal=request.GET.get("show") == "all")
+    answer = HttpResponse(text, content_type="text/csv; charset=utf-8")
+    answer["Content-Disposition"] = f'attachment; filename="{found.public_id}-diff.csv"'
+    return answer
 
 
 @require_POST

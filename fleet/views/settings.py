@@ -73,6 +73,7 @@ def fleet_settings(request: HttpRequest) -> HttpResponse:
             {"why": said(why, _), "names": names, "mark": mark_of("row", "kept")}
             for why, names in left_out
         ],
+        "kept_days": settings.PROBES_KEPT_DAYS,
         "may_set": may(request.user, "fleet-settings", is_write=True),
     }
     return render_page(

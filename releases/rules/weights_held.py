@@ -1,7 +1,7 @@
 """Whether the nodes of a unit hold a release's weights and image verified, as a guard of launch and rollout. Pure.
 
-It speaks once the revision is known as an artefact, and once the image was pulled for somebody; before that the
-pre-flight alone reads each node's `.ready` and asks its docker.
+One judge for the weights (fleet/rules/revisions.py), one sentence for a node. Where nothing is known, the pre-flight
+alone reads each node's `.ready` and asks its docker.
 """
 
 from __future__ import annotations
@@ -9,21 +9,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fleet.rules import images
-from fleet.rules.holdings import READY
 from fleet.rules.message import say
+from fleet.rules.revisions import GONE, HELD, UNREAD, RevisionsSeen, judge_revision
+from fleet.rules.spares import lacks
 
 
 def judge_held(
-    *, artefact: str, release: str, nodes: Sequence[str], held: Mapping[str, str], is_rollback: bool
+    *, directory: str, release: str, nodes: Mapping[str, RevisionsSeen], is_rollback: bool
 ) -> list[str]:
-    """Name each node that does not hold the artefact verified; `held`: node -> state of what it holds.
+    """Name each node that does not hold the revision `directory` (model/revision); `nodes`: what is known of each.
 
     `is_rollback`: the release is the one to go back to, whose weights must stay on the nodes.
     """
+    verdicts = {node: judge_revision(seen, directory) for node, seen in nodes.items()}
     return [
-        _sentence(artefact, release, node, held.get(node, ""), is_rollback)
-        for node in nodes
-        if held.get(node) != READY
+        _sentence(directory, release, node, nodes[node], verdict, is_rollback)
+        for node, verdict in verdicts.items()
+        if verdict not in (HELD, UNREAD)
     ]
 
 
@@ -57,13 +59,29 @@ def _image_sentence(image: str, release: str, node: str, state: str, is_rollback
     )
 
 
-def _sentence(artefact: str, release: str, node: str, state: str, is_rollback: bool) -> str:
-    words = {"node": node, "artefact": artefact, "release": release}
+def _sentence(
+    directory: str,
+    release: str,
+    node: str,
+    seen: RevisionsSeen,
+    verdict: str,
+    is_rollback: bool,
+) -> str:
+    words = {"node": node, "artefact": seen.artefacts.get(directory, directory), "release": release}
+    state, _at = seen.states.get(directory, ("", None))
     if is_rollback:
         return say(
             "%(node)s does not hold %(artefact)s verified, which a rollback to %(release)s needs: spread or heal it.",
             **words,
         )
+    if verdict == GONE:
+        return say(
+            "%(node)s held %(artefact)s of %(release)s verified, but the last probe found no .ready mark of it: "
+            "verify it now.",
+            **words,
+        )
+    if directory not in seen.artefacts:
+        return lacks(node, directory)
     if not state:
         return say(
             "%(node)s is not known to hold %(artefact)s of %(release)s: spread it to the node.",

@@ -1,7 +1,7 @@
 """Asking for a launch and for its end. What happens in between is decided tick by tick (launch_tick.py)."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.db import transaction
@@ -11,12 +11,12 @@ from fleet.doorbell import ring
 from fleet.execution.faults import fault_point
 from fleet.execution.models import Host
 from fleet.models import Hold, Member, Node, Replica
+from fleet.rules.acceptance_stand import OWNER, Stand, remark_of, says_its_hold
 from fleet.rules.message import say
 from fleet.rules.refusals import RefusedFor
-from fleet.rules.spares import lacks, revisions_of
-from fleet.selectors.acceptance import acceptance_refusals
+from fleet.selectors.acceptance import acceptance_refusals, stands_of
 from fleet.selectors.network import launch_environment
-from fleet.selectors.nodes import facts_of, live_holds
+from fleet.selectors.nodes import live_holds
 from fleet.services.holds import owner_word
 from fleet.services.replicas import members_reserve, replica_move
 from fleet.services.trail import Actor, trail_add
@@ -42,21 +42,27 @@ class LaunchRefused(RefusedFor):
 
 @dataclass(frozen=True)
 class Preview:
-    """The plan as it would run (empty without a whole shape), and why it may not run now (empty when it may)."""
+    """The plan as it would run (empty without a whole shape), and why it may not run now (empty when it may).
+
+    `remarks`: what is to be known of nodes that may be used and are not accepted ones.
+    """
 
     plan: dict[str, Any]
     plan_sha256: str
     refusals: list[str]
+    remarks: list[str] = field(default_factory=list)
 
 
 def launch_preview(*, replica: Replica, release: Release) -> Preview:
     """Render the plan of the unit's next generation and say what stands against it. Writes nothing."""
     members = _members(replica)
-    refusals = [*_busy_refusals(replica), *_place_refusals(replica, release, members)]
+    stands = stands_of(member.node_id for member in members)
+    refusals = [*_busy_refusals(replica), *_place_refusals(replica, release, members, stands)]
     if len(members) != release.content["shape"]["nodes"]:
         return Preview({}, "", refusals)
     plan = _plan(replica, release, members)
-    return Preview(plan, plan_sha256(plan), refusals)
+    told = [remark_of(member.node.name, stands[member.node_id]) for member in members]
+    return Preview(plan, plan_sha256(plan), refusals, [one for one in told if one])
 
 
 def place_refusals(*, replica: Replica, release: Release) -> list[str]:
@@ -190,13 +196,19 @@ def revision_of(content: dict[str, Any]) -> str:
     return f"{content['model']['slug']}/{content['model']['revision']}"
 
 
-def node_refusals(nodes: Iterable[Node]) -> dict[int, list[str]]:
+def node_refusals(
+    nodes: Iterable[Node], stands: Mapping[int, Stand] | None = None
+) -> dict[int, list[str]]:
     """Say by node key why each may not take part in a launch now; unknown counts as no (P28).
 
-    The number of queries does not grow with the nodes.
+    The number of queries does not grow with the nodes. `stands`: what acceptance says of them, if it was read.
     """
     found = list(nodes)
-    held, unaccepted = live_holds(found), acceptance_refusals(found)
+    stands = stands_of(node.pk for node in found) if stands is None else stands
+    held, unaccepted = live_holds(found), acceptance_refusals(found, stands)
+    for node in found:
+        if says_its_hold(stands[node.pk]):  # one sentence, and that with the next step
+            held[node.pk] = [hold for hold in held[node.pk] if hold.owner != OWNER]
     return {
         node.pk: _node_refusals(node, held[node.pk], unaccepted.get(node.pk, "")) for node in found
     }
@@ -256,26 +268,19 @@ def _members(replica: Replica) -> list[Member]:
     )
 
 
-def _place_refusals(replica: Replica, release: Release, members: list[Member]) -> list[str]:
+def _place_refusals(
+    replica: Replica,
+    release: Release,
+    members: list[Member],
+    stands: Mapping[int, Stand] | None = None,
+) -> list[str]:
     nodes = [member.node for member in members]
-    against = node_refusals(nodes)
+    against = node_refusals(nodes, stands)
     return [
         *_release_refusals(replica, release),
         *_shape_refusals(release, members),
         *(reason for member in members for reason in against[member.node_id]),
-        *_revision_refusals(release, nodes),
         *weights_refusals(release, nodes),
-    ]
-
-
-def _revision_refusals(release: Release, nodes: list[Node]) -> list[str]:
-    """Name the nodes that were seen without the revision; where it is not known the preflight looks."""
-    read, wanted = facts_of(nodes, ("models",)), revision_of(release.content)
-    return [
-        lacks(node.name, wanted)
-        for node in nodes
-        if (found := revisions_of(read[node.pk].get("models"), node.model_root)) is not None
-        and wanted not in found
     ]
 
 

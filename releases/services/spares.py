@@ -9,10 +9,14 @@ from django.db.models.functions import Now
 
 from fleet.doorbell import ring
 from fleet.models import Member, Node, Pool, Replica
-from fleet.rules.message import say
+from fleet.rules.acceptance_stand import rank_of, remark_of
+from fleet.rules.message import say, say_all
 from fleet.rules.refusals import RefusedFor
-from fleet.rules.spares import SpareSeen, Wanted, choose_spares, layout_of, revisions_of
+from fleet.rules.revisions import revisions_held
+from fleet.rules.spares import SpareSeen, Wanted, choose_spares, layout_of
+from fleet.selectors.acceptance import stands_of
 from fleet.selectors.nodes import facts_of
+from fleet.selectors.revisions import revisions_seen
 from fleet.services.trail import Actor, trail_add
 from releases.models import Launch, Release
 from releases.services.launches import node_refusals, revision_of
@@ -43,7 +47,7 @@ def canary_create(*, pool: Pool, release: Release, name: str, actor: Actor) -> R
     if found := Replica.objects.filter(name=name, is_canary=True).first():
         return found
     wanted = Wanted(count, revision_of(release.content), floor=spare_floor())
-    chosen = _chosen(nodes, wanted)
+    chosen, remark = _chosen(nodes, wanted)
     replica = Replica.objects.create(
         name=name,
         pool=pool,
@@ -51,7 +55,7 @@ def canary_create(*, pool: Pool, release: Release, name: str, actor: Actor) -> R
         explanation=say("Planned as the canary of %(release)s.", release=release.public_id),
     )
     _seat(replica, chosen)
-    _tell(replica, "replica.create", actor, None, chosen)
+    _tell(replica, "replica.create", actor, None, chosen, remark)
     return replica
 
 
@@ -69,7 +73,7 @@ def unit_to_spares(*, replica: Replica, exclude: frozenset[str], actor: Actor) -
     )
     _demand_idle(replica)
     last = Launch.objects.filter(replica=replica).order_by("-pk").select_related("release").first()
-    chosen = _chosen(
+    chosen, remark = _chosen(
         nodes,
         Wanted(
             count=len(before) or replica.pool.unit_nodes,
@@ -79,7 +83,7 @@ def unit_to_spares(*, replica: Replica, exclude: frozenset[str], actor: Actor) -
     )
     own.update(released_at=Now())
     _seat(replica, chosen)
-    _tell(replica, "replica.to_spares", actor, [member.node for member in before], chosen)
+    _tell(replica, "replica.to_spares", actor, [member.node for member in before], chosen, remark)
     return replica
 
 
@@ -120,26 +124,30 @@ def _locked_spares(wanted: QuerySet[Node]) -> list[Node]:
 
 def _seen(nodes: list[Node]) -> tuple[SpareSeen, ...]:
     """Gather what placement must know of nodes; a constant number of queries."""
-    against = node_refusals(nodes)
-    read = facts_of(nodes, ("topo", "models"))
+    stands = stands_of(node.pk for node in nodes)
+    against = node_refusals(nodes, stands)
+    read, revisions = facts_of(nodes, ("topo",)), revisions_seen(nodes)
     return tuple(
         SpareSeen(
             node.name,
             node.rack.leaf.number,
             tuple(against[node.pk]),
             layout_of(read[node.pk].get("topo")),
-            revisions_of(read[node.pk].get("models"), node.model_root),
+            revisions_held(revisions[node.pk]),
+            rank_of(stands[node.pk]),
+            remark_of(node.name, stands[node.pk]),
         )
         for node in nodes
     )
 
 
-def _chosen(nodes: list[Node], wanted: Wanted) -> list[Node]:
+def _chosen(nodes: list[Node], wanted: Wanted) -> tuple[list[Node], str]:
+    """Return the chosen nodes in their order, and what is to be said of them as one sentence."""
     choice = choose_spares(_seen(nodes), wanted)
     if choice.refusals:
         raise SparesRefused(list(choice.refusals))
     by_name = {node.name: node for node in nodes}
-    return [by_name[name] for name in choice.nodes]
+    return [by_name[name] for name in choice.nodes], say_all(choice.remarks)
 
 
 def _demand_idle(replica: Replica) -> None:
@@ -163,7 +171,12 @@ def _seat(replica: Replica, nodes: list[Node]) -> None:
 
 
 def _tell(
-    replica: Replica, verb: str, actor: Actor, before: list[Node] | None, after: list[Node]
+    replica: Replica,
+    verb: str,
+    actor: Actor,
+    before: list[Node] | None,
+    after: list[Node],
+    remark: str = "",
 ) -> None:
     touched = [*(before or []), *after]
     Replica.objects.filter(pk=replica.pk).update(version=F("version") + 1)
@@ -173,6 +186,7 @@ def _tell(
         verb=verb,
         object_kind="replica",
         object_id=replica.name,
+        reason=remark,
         before=None if before is None else {"nodes": [node.name for node in before]},
         after={"nodes": [node.name for node in after], "pool": replica.pool.slug},
     )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fleet.models import Node
 from fleet.selectors.images import image_on
-from fleet.selectors.weights import held_on
+from fleet.selectors.revisions import revisions_seen
 from releases.models import Release
 from releases.rules.weights_held import judge_held, judge_image_held
 
@@ -14,36 +14,29 @@ from releases.rules.weights_held import judge_held, judge_image_held
 def weights_refusals(
     release: Release, nodes: Sequence[Node], *, is_rollback: bool = False
 ) -> list[str]:
-    """Say which nodes lack the weights or the image of a release; nothing of what nobody made known.
+    """Say which nodes lack the weights or the image of a release, each once; nothing of what nobody knows.
 
-    Four queries at most, however many nodes there are.
+    Five queries at most, however many nodes there are.
     """
-    names = [node.name for node in nodes]
     return [
-        *_of_weights(release, nodes, names, is_rollback),
-        *_of_image(release, nodes, names, is_rollback),
+        *_of_weights(release, nodes, is_rollback),
+        *_of_image(release, nodes, is_rollback),
     ]
 
 
-def _of_weights(
-    release: Release, nodes: Sequence[Node], names: list[str], is_rollback: bool
-) -> list[str]:
+def _of_weights(release: Release, nodes: Sequence[Node], is_rollback: bool) -> list[str]:
     model = release.content.get("model", {})
-    artefact, held = held_on(nodes, str(model.get("slug", "")), str(model.get("revision", "")))
-    if artefact is None:
-        return []
+    slug, revision = str(model.get("slug", "")), str(model.get("revision", ""))
+    seen = revisions_seen(nodes, (slug, revision))
     return judge_held(
-        artefact=artefact.public_id,
+        directory=f"{slug}/{revision}",
         release=release.public_id,
-        nodes=names,
-        held=held,
+        nodes={node.name: seen[node.pk] for node in nodes},
         is_rollback=is_rollback,
     )
 
 
-def _of_image(
-    release: Release, nodes: Sequence[Node], names: list[str], is_rollback: bool
-) -> list[str]:
+def _of_image(release: Release, nodes: Sequence[Node], is_rollback: bool) -> list[str]:
     digest = str((release.content.get("image") or {}).get("digest", ""))
     image, held = image_on(nodes, digest)
     if image is None:
@@ -51,7 +44,7 @@ def _of_image(
     return judge_image_held(
         image=image.public_id,
         release=release.public_id,
-        nodes=names,
+        nodes=[node.name for node in nodes],
         held=held,
         is_rollback=is_rollback,
     )

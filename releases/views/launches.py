@@ -61,6 +61,7 @@ def launch_plan(request: HttpRequest, name: str) -> HttpResponse:
         "generation": replica.generation + 1,
         "preview": preview,
         "refusals": [said(text, _) for text in preview.refusals] if preview else [],
+        "remarks": [said(text, _) for text in preview.remarks] if preview else [],
         "drawn": plan_drawn(preview.plan, preview.plan_sha256)
         if preview and preview.plan
         else None,

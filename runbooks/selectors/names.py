@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
+from collections.abc import Collection
 
 from django.urls import reverse
 
 from fleet.models import Pool
+from fleet.selectors.inventory import keeper_add
 from fleet.selectors.jump import jump_add
 from fleet.selectors.scope import scope_add
 from releases.selectors.incidents import OpenIncident, incidents_add
@@ -52,7 +55,25 @@ def incidents_open(pool: Pool | None) -> list[OpenIncident]:
 scope_add(
     "incident", incident_named, lambda incident: incident.pool.slug if incident.pool else None
 )
+
+
+def nodes_of_incidents(node_ids: Collection[int]) -> dict[int, list[str]]:
+    """Return node key -> the open incidents about it: those of its unit, or of a launch that ran on it. Two queries."""
+    rows = Incident.objects.filter(state__in=LIVE).order_by("pk")
+    now_in = rows.filter(
+        replica__members__node__in=node_ids, replica__members__released_at=None
+    ).values_list("replica__members__node_id", "pk")
+    was_on = rows.filter(launch__positions__node__in=node_ids).values_list(
+        "launch__positions__node_id", "pk"
+    )
+    found: dict[int, list[str]] = defaultdict(list)
+    for node, pk in sorted({*now_in, *was_on}):
+        found[node].append(Incident(pk=pk).public_id)
+    return dict(found)
+
+
 scope_add("run", run_named, lambda run: run.replica.pool.slug if run.replica else None)
 jump_add(_INCIDENT.pattern, lambda found: reverse("incident", args=[found[0]]))
 jump_add(_RUN.pattern, lambda found: reverse("run", args=[found[0]]))
 incidents_add(incidents_open)
+keeper_add(nodes_of_incidents)

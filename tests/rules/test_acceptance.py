@@ -349,8 +349,10 @@ def test_the_identity_leaves_out_what_was_not_read():
 def test_every_state_after_an_acceptance_has_a_way_in_the_table(state, verdict, is_own):
     after = state_after(state, verdict, is_own_quarantine=is_own)
     assert after == state or node_path(state, after) is not None
-    if verdict in (MARGINAL, NOT_MEASURED):
+    if verdict == NOT_MEASURED:
         assert after == state
+    if verdict == MARGINAL:
+        assert after == state_after(state, ACCEPTED, is_own_quarantine=is_own), "its hold keeps it"
     if state == "quarantined" and not is_own:
         assert after == "quarantined", "a person's quarantine is a person's to end"
     if verdict == REJECTED and state != "retired":

@@ -6,7 +6,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet.rules.fanout import STORE, Copy, Limits, Spread, plan_copies
+from fleet.rules.fanout import REGISTRY, STORE, Copy, Limits, Spread, plan_copies
 from fleet.rules.message import said
 
 LEAVES = {f"n{number:02d}": number % 3 for number in range(15)}
@@ -148,3 +148,20 @@ def test_downloads_of_other_models_from_the_store_count_against_the_leaf():
     assert plan.start == (Copy(STORE, "n01"),)
     assert "downloads from the store run into leaf 0" in said(plan.waiting["n00"])
     assert Copy(STORE, "n00") in plan_copies(now, Limits(store_per_leaf=2, per_parent=3)).start
+
+
+def test_pulls_of_images_count_against_every_limit_of_the_leaf():
+    pulls = [Copy(REGISTRY, "n03"), Copy(REGISTRY, "n06")]
+    now = seen({"n09"}, {"n00"}, others=pulls)
+    assert "2 copies run into leaf 0" in said(plan_copies(now, Limits(per_leaf=2)).waiting["n00"])
+    assert "2 copies run, as many" in said(plan_copies(now, Limits(at_once=2)).waiting["n00"])
+    assert plan_copies(now, Limits()).start == (Copy("n09", "n00"),)
+    from_store = seen(wanting={"n00"}, has_store=True, others=pulls)
+    assert plan_copies(from_store, Limits(store_per_leaf=2)).start == ()
+    assert plan_copies(from_store, Limits(store_per_leaf=3)).start == (Copy(STORE, "n00"),)
+
+
+def test_the_strictest_of_several_limits_keeps_all_of_them():
+    found = Limits.strictest([Limits(at_once=3, per_leaf=9), Limits(at_once=5, per_leaf=2)])
+    assert (found.at_once, found.per_leaf, found.per_parent) == (3, 2, Limits().per_parent)
+    assert Limits.strictest([]) == Limits()

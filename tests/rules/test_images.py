@@ -6,7 +6,16 @@ import subprocess
 import pytest
 
 from fleet.rules.fanout import Limits
-from fleet.rules.images import ABSENT_RC, Queue, choose, judge_pull, pull_argv, split_ref
+from fleet.rules.images import (
+    ABSENT_RC,
+    LATE_RC,
+    PULL_S,
+    Queue,
+    choose,
+    judge_pull,
+    pull_argv,
+    split_ref,
+)
 from fleet.rules.message import said
 
 NAME, DIGEST = "registry.internal/vllm-openai", f"sha256:{'a' * 64}"
@@ -96,3 +105,23 @@ def test_no_more_than_at_once_run_over_all_leaves():
     start, waiting = choose(Queue({f"n{n}": n for n in range(6)}), Limits(at_once=4))
     assert len(start) == 4
     assert {said(why) for why in waiting.values()} == {"4 downloads run, as many as may at once."}
+
+
+def test_copies_between_nodes_fill_a_leaf_as_pulls_do():
+    queue = Queue({"a1": 1, "b1": 2}, pulling=[1], from_nodes=[1, 1, 1])
+    start, waiting = choose(queue, Limits(per_leaf=4, store_per_leaf=3))
+    assert start == ["b1"]
+    assert said(waiting["a1"]) == "4 copies run into leaf 1, as many as may."
+    start, waiting = choose(Queue({"a1": 1}, from_nodes=[2, 2]), Limits(at_once=2))
+    assert (start, said(waiting["a1"])) == ([], "2 downloads run, as many as may at once.")
+
+
+def test_a_pull_that_stands_still_is_ended_on_the_node_itself(tmp_path):
+    env = docker(tmp_path, "[ $1 = pull ] || exit 1; exec sleep 60")
+    argv = pull_argv(NAME, DIGEST, is_check=False)
+    assert argv[4] == str(PULL_S)
+    argv[4] = "0.2"
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == LATE_RC
+    seen = judge_pull(done.returncode, done.stdout, DIGEST)
+    assert (seen.is_ready, "did not end within 60 minutes" in said(seen.why)) == (False, True)

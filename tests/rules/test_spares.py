@@ -125,3 +125,30 @@ def test_what_is_chosen_meets_every_constraint_and_a_refusal_says_something(spar
         if count > 1:
             assert {one.layout for one in chosen} in ({"gold"}, {"other"})
         assert sum(not one.refusals for one in spares) - count >= floor
+
+
+def ranked(**ranks: int) -> tuple[SpareSeen, ...]:
+    """Two nodes on leaf 1 and three on leaf 2, all fit; the named ones are no accepted ones."""
+    leaves = {"a1": 1, "a2": 1, "b1": 2, "b2": 2, "b3": 2}
+    return tuple(
+        SpareSeen(
+            name, leaf, (), "gold", frozenset({HELD}), ranks.get(name, 0),
+            f"{name} is marginal" if name in ranks else "",
+        )
+        for name, leaf in leaves.items()
+    )  # fmt: skip
+
+
+def test_accepted_nodes_are_taken_before_marginal_ones_also_from_a_smaller_leaf():
+    assert choose_spares(ranked(), Wanted(2, HELD)).nodes == ("b1", "b2"), "the largest leaf"
+    one_left = choose_spares(ranked(b1=1), Wanted(2, HELD))
+    assert (one_left.nodes, one_left.remarks) == (("b2", "b3"), ())
+    other_leaf = choose_spares(ranked(b1=1, b2=1), Wanted(2, HELD))
+    assert (other_leaf.nodes, other_leaf.remarks) == (("a1", "a2"), ())
+
+
+def test_a_marginal_node_is_taken_where_no_better_one_is_and_that_is_said():
+    choice = choose_spares(ranked(a1=1, b1=1, b2=1), Wanted(2, HELD))
+    assert (choice.nodes, choice.remarks) == (("b3", "b1"), ("b1 is marginal",))
+    worst = choose_spares(ranked(a1=1, b1=2, b2=2), Wanted(2, HELD))
+    assert worst.nodes == ("a2", "a1"), "the worst node of a unit counts"

@@ -18,13 +18,20 @@ from fleet.models import (
     NodeAcceptance,
     TrailEntry,
 )
+from fleet.rules.acceptance_stand import FIRST, LET_IN, NOT_ACCEPTED, rank_of
 from fleet.rules.message import said
 from fleet.rules.refusals import Conflict, NeedsReason, NotAllowed, Refused
 from fleet.selectors import serving
-from fleet.selectors.acceptance import acceptance_refusals, standing_counts, valid_acceptances
+from fleet.selectors.acceptance import (
+    acceptance_refusals,
+    standing_counts,
+    stands_of,
+    valid_acceptances,
+)
 from fleet.selectors.nodes import placeable
 from fleet.services.acceptance_settle import acceptances_void
 from fleet.services.acceptances import acceptance_cancel, acceptance_start, acceptances_advance
+from fleet.services.holds import hold_lift
 from fleet.services.probes import probe_settle, probe_start
 from fleet.services.trail import rule_actor
 from releases.services.launches import node_refusals
@@ -167,6 +174,98 @@ def test_a_rejected_node_is_quarantined_held_and_not_placed():
     assert state == "h100-001 is quarantined: mend it, then accept it again."
     assert "uncorrected ECC on GPU 3" in held
     assert row.valid_until is None
+
+
+MARGINAL_GBS = 410.0  # 0.872 of gold: below the least ratio, not yet a failure
+
+
+def let_in(node: Node, reason: str = "for the night") -> None:
+    hold = Hold.objects.get(node=node, owner="acceptance", lifted_at=None)
+    hold_lift(
+        hold=hold, reason=reason, actor=make_actor("bo"), user=make_person("bo"), override=True
+    )
+
+
+@pytest.mark.parametrize("asks", [[], ["all"]])
+def test_a_marginal_node_is_ready_and_held_until_an_approver_lets_it_in(settings, asks):
+    settings.ACCEPTANCE_REQUIRED = asks
+    make_gold()
+    node = make_node(state=Node.State.ACCEPTANCE)
+    row = accepted(node, busbw={node.name: MARGINAL_GBS})
+    assert (row.verdict, node.state) == ("marginal", Node.State.READY)
+    assert row.run.public_id in said(node.explanation)
+    assert not placeable().exists()
+    (why,) = map(said, node_refusals([node])[node.pk])
+    assert f"h100-001 is marginal by {row.run.public_id} (410 GB/s, 0.872 of gold)" in why
+    with pytest.raises(NotAllowed):
+        hold_lift(
+            hold=Hold.objects.get(),
+            reason="x",
+            actor=make_actor(),
+            user=make_person(),
+            override=True,
+        )
+    with pytest.raises(NeedsReason):
+        let_in(node, reason=" ")
+    let_in(node)
+    assert placeable().exists()
+    assert node_refusals([node])[node.pk] == []
+    stand = stands_of([node.pk])[node.pk]
+    assert (rank_of(stand), stand.let_in_by, stand.let_in_why) == (LET_IN, "bo", "for the night")
+    told = TrailEntry.objects.get(verb="hold.override")
+    assert (told.actor, told.reason) == ("bo", "for the night")
+
+
+def test_an_answer_is_for_one_verdict_and_ends_with_it(settings):
+    settings.ACCEPTANCE_REQUIRED = ["all"]
+    make_gold()
+    node = make_node()
+    accepted(node, busbw={node.name: MARGINAL_GBS})
+    let_in(node)
+    again = accepted(node, busbw={node.name: MARGINAL_GBS})
+    assert rank_of(stands_of([node.pk])[node.pk]) == NOT_ACCEPTED, "a new verdict asks again"
+    let_in(node)
+    Host.objects.filter(pk=node.pk).update(boot_id="b-2")
+    assert acceptances_void() == 1
+    (why,) = map(said, node_refusals([node])[node.pk])
+    assert f"({again.run.public_id} ended: The node was started again" in why
+
+
+def test_a_marginal_node_becomes_accepted_or_rejected_with_one_hold_that_says_why():
+    make_gold()
+    node = make_node()
+    accepted(node, busbw={node.name: MARGINAL_GBS})
+    accepted(node, busbw={node.name: 300.0})
+    hold = Hold.objects.get(lifted_at=None)
+    assert (node.state, "0.638 of gold" in said(hold.reason)) == (Node.State.QUARANTINED, True)
+    accepted(node, busbw={node.name: MARGINAL_GBS})
+    hold = Hold.objects.get(lifted_at=None)
+    assert (node.state, "0.872 of gold" in said(hold.reason)) == (Node.State.READY, True)
+    accepted(node)
+    assert not Hold.objects.filter(lifted_at=None).exists()
+    assert rank_of(stands_of([node.pk])[node.pk]) == FIRST
+
+
+def test_what_acceptances_say_of_nodes_is_read_with_two_queries(django_assert_num_queries):
+    make_gold()
+    nodes = make_nodes(4)
+    start(nodes)
+    answer_all(busbw={node.name: MARGINAL_GBS for node in nodes[:2]})
+    let_in(nodes[0])
+    for some in (nodes[:1], nodes):
+        with django_assert_num_queries(2):
+            stands = stands_of(node.pk for node in some)
+    assert [rank_of(stands[node.pk]) for node in nodes] == [LET_IN, NOT_ACCEPTED, FIRST, FIRST]
+
+
+def test_a_probe_of_a_marginal_node_does_not_call_it_untested():
+    make_gold()
+    node = make_node()
+    row = accepted(node, busbw={node.name: MARGINAL_GBS})
+    probe_start(nodes=[node], actor=rule_actor("schedule"))
+    answer_probes()
+    node.refresh_from_db()
+    assert f"marginal by acceptance {row.run.public_id}" in said(node.explanation)
 
 
 def test_accepted_again_lifts_only_its_own_hold():
@@ -351,6 +450,38 @@ def test_a_cancel_stops_the_tests_and_says_who_and_why():
     )
     assert again.cancelled_by == "ana", "what is over stays as it is"
     assert acceptances_advance() == 0
+
+
+@pytest.mark.parametrize("stage", ["asked", "probed", "testing"])
+def test_a_cancel_asks_the_database_as_often_for_48_nodes_as_for_two(stage):
+    make_gold()
+    counts = []
+    for low, count in ((0, 2), (100, 48)):
+        nodes = [
+            make_node(f"h100-{low + n:03d}", host={"address": f"127.0.{low}.{n}"})
+            for n in range(1, count + 1)
+        ]
+        run = start(nodes)
+        if stage != "asked":
+            answer_probes()
+            acceptances_advance()
+        if stage == "testing":
+            answer_looks()
+            begun = Command.objects.filter(verb="start", state=states.QUEUED)
+            Subject.objects.filter(pk__in=begun.values("subject")).update(state=states.SUBJECT_LIVE)
+            begun.update(state=states.SUCCEEDED, settled_at=timezone.now())
+        with CaptureQueriesContext(connection) as asked:
+            acceptance_cancel(run=run, reason="wrong nodes", actor=make_actor(), user=make_person())
+        counts.append(len(asked))
+        assert {row.verdict for row in run.nodes.all()} == {"not_measured"}
+        stops = Command.objects.filter(verb="stop", host__in=[node.pk for node in nodes])
+        assert stops.count() == (2 * count if stage == "testing" else 0)
+        live = Command.objects.filter(state=states.QUEUED, host__in=[node.pk for node in nodes])
+        assert not live.exclude(verb="stop").exists()
+    assert counts[0] == counts[1]
+    assert TrailEntry.objects.filter(verb="probe.give_up").count() == (
+        50 if stage == "asked" else 0
+    )
 
 
 def test_a_node_takes_part_in_one_acceptance_at_a_time():

@@ -5,7 +5,7 @@ from django.db import IntegrityError, transaction
 
 from fleet.models import Node
 from fleet.rules.golden import EQUAL, FAIL, UNKNOWN, compare
-from fleet.selectors.golden import differences_of, drift_of, found_of, profile_for
+from fleet.selectors.golden import drift_of, found_of, profile_for
 from tests.factories import make_node, make_nodes
 from tests.golden_profiles import NVLINK, make_facts, make_golden
 
@@ -60,14 +60,13 @@ def test_the_drift_of_a_fleet_names_each_difference():
     assert seen(drift[off.pk]) == [("driver_version", "", FAIL), ("nvlink_matrix", "0.1", FAIL)]
     unknown = [("driver_version", "", UNKNOWN), ("nvlink_matrix", "", UNKNOWN)]
     assert seen(drift[old.pk]) == seen(drift[silent.pk]) == unknown
-    assert differences_of(off) == drift[off.pk]
+    assert drift_of([off]) == {off.pk: drift[off.pk]}
 
 
 def test_a_node_without_a_profile_is_left_out_rather_than_called_equal():
     make_golden({}, node_class="hgx-h200")
     node = make_node()
     assert drift_of([node]) == {}
-    assert differences_of(node) == []
 
 
 def test_a_larger_fleet_takes_no_more_queries(django_assert_num_queries):

@@ -1,13 +1,24 @@
 """What is asked of container images and what the tick makes of it, from rows alone: no node is behind them."""
 
 import json
+from datetime import timedelta
 
 import pytest
 from django.db.models.functions import Now
+from django.utils import timezone
 
+from fleet.execution.faults import scaled
 from fleet.execution.models import Command, Subject
 from fleet.execution.output import Section, sections_pack
-from fleet.models import Image, ImageHolding, TrailEntry
+from fleet.models import (
+    Distribution,
+    Holding,
+    Image,
+    ImageHolding,
+    TrailEntry,
+    WeightsArtefact,
+)
+from fleet.rules.images import LOOK_S, PULL_S
 from fleet.rules.message import said
 from fleet.rules.refusals import Conflict, NotAllowed, Refused
 from fleet.services import images, weights_tick
@@ -106,6 +117,76 @@ def test_no_more_pull_into_one_leaf_than_may_and_the_others_say_why(nodes):
     assert "2 downloads run into leaf" in said(found[3].explanation)
 
 
+def spread(nodes, state: str = "copying", **limits) -> None:
+    """Weights on their way to these nodes, from the first of them, within these limits."""
+    artefact = WeightsArtefact.objects.create(model="glm", revision="c" * 40, state="ready")
+    order = Distribution.objects.create(artefact=artefact, limits=limits)
+    for node in nodes[1:]:
+        Holding.objects.create(
+            node=node, artefact=artefact, distribution=order, state=state, parent=nodes[0]
+        )
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        ({"per_leaf": 3}, "3 copies run into leaf"),
+        ({"at_once": 3}, "3 downloads run, as many as may at once"),
+        ({"store_per_leaf": 1}, ""),
+    ],
+)
+def test_a_pull_waits_for_copies_of_weights_within_the_limits_of_their_distribution(
+    nodes, limits, words
+):
+    spread(nodes, **limits)
+    pull(nodes[:2])
+    images_advance()
+    states = [row(node).state for node in nodes[:2]]
+    if words:
+        assert states == ["wanted", "wanted"]
+        assert words in said(row(nodes[0]).explanation)
+    else:
+        assert sorted(states) == ["pulling", "wanted"], "one from outside into a leaf"
+
+
+def test_a_copy_of_weights_waits_for_pulls(nodes):
+    pull(nodes[:2])
+    images_advance()
+    spread(nodes[2:], state="wanted", at_once=2)
+    Holding.objects.update(needs=["a.safetensors"], parent=None)
+    Holding.objects.create(
+        node=nodes[2], artefact=WeightsArtefact.objects.get(), state="ready", needs=[]
+    )
+    weights_tick.weights_advance()
+    assert "2 copies run, as many as may at once" in said(Holding.objects.get(node=nodes[3]).explanation)  # fmt: skip
+    ImageHolding.objects.update(state="ready")
+    weights_tick.weights_advance()
+    assert Holding.objects.get(node=nodes[3]).state == "copying"
+
+
+@pytest.mark.parametrize("is_check", [False, True])
+def test_a_pull_or_a_look_that_does_not_end_is_stopped_with_proof(nodes, is_check):
+    pull(nodes[:1])
+    images_advance()
+    if is_check:
+        end(nodes[0], 0, GOOD)
+        act(nodes[0], "verify")
+        images_advance()
+    most_s = LOOK_S if is_check else PULL_S + 60
+    ImageHolding.objects.update(state_at=timezone.now() - timedelta(seconds=scaled(most_s - 30)))
+    assert images_advance() == 0
+    assert row(nodes[0]).stop_for == ""
+    ImageHolding.objects.update(state_at=timezone.now() - timedelta(seconds=scaled(most_s + 10)))
+    images_advance()
+    images_advance()
+    assert Command.objects.filter(verb="stop", subject=row(nodes[0]).subject).exists()
+    assert row(nodes[0]).state == "pulling", "until its process is gone"
+    Subject.objects.update(state="gone", ended_at=Now())
+    images_advance()
+    late = said(row(nodes[0]).explanation)
+    assert (row(nodes[0]).state, "within" in late) == ("failed", True)
+
+
 def test_pulls_rest_on_a_leaf_whose_units_serve_badly_and_begin_again(nodes, monkeypatch):
     why: dict[int, str] = {}
     monkeypatch.setattr(weights_tick, "_PRESSURES", [lambda: why])
@@ -129,6 +210,8 @@ def test_a_pull_is_stopped_with_proof(nodes):
     pull(nodes[:1])
     images_advance()
     act(nodes[0], "stop")
+    with pytest.raises(Conflict, match="is being stopped already"):
+        act(nodes[0], "stop")
     images_advance()
     assert row(nodes[0]).state == "pulling", "until its process is gone"
     Subject.objects.update(state="gone", ended_at=Now())

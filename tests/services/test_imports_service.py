@@ -4,13 +4,14 @@ import threading
 
 import pytest
 from django.db import connection, transaction
+from django.utils import timezone
 
 from fleet.models import InventoryImport, Node, NodeMiss, Pool, Replica, TrailEntry
 from fleet.rules.inventory_export import write_csv, write_yaml
 from fleet.rules.inventory_file import read_inventory
 from fleet.rules.message import said
 from fleet.rules.refusals import Conflict, NeedsReason, NotAllowed, Refused
-from fleet.selectors.inventory import fleet_digest, inventory_now
+from fleet.selectors.inventory import fleet_digest, inventory_now, nodes_kept
 from fleet.services.holds import hold_add
 from fleet.services.imports import (
     import_again,
@@ -20,6 +21,8 @@ from fleet.services.imports import (
     node_add,
 )
 from fleet.services.placement import inventory_claim
+from releases.models import Launch, LaunchPosition, Release
+from runbooks.models import Incident
 from tests.factories import make_actor, make_hold, make_node, make_person, make_replica
 
 pytestmark = pytest.mark.django_db
@@ -240,6 +243,30 @@ class TestMissing:
         hold_add(node=node, kind="cordon", reason="fans", actor=make_actor("ana"))
         assert missing(read(THREE)) == {"gpu04": "blocked"}
 
+    def test_an_open_incident_keeps_it_and_a_hold_of_a_rule_is_told(self):
+        apply(read(THREE))
+        node = Node.objects.get(host__name="gpu04")
+        make_hold(node, "unreachable")
+        incident = about(node)
+        found = read(THREE)
+        assert missing(found) == {"gpu04": "blocked"}
+        assert f"held by {incident.public_id}" in said(found.missing[0]["why"])
+        with pytest.raises(Refused, match="not offered"):
+            apply(found, "gpu04")
+        Incident.objects.update(state="resolved")
+        found = read(THREE)
+        assert missing(found) == {"gpu04": "proposed"}
+        assert "held by unreachable; may be removed" in said(found.missing[0]["why"])
+        apply(found, "gpu04")
+        assert Node.objects.get(host__name="gpu04").state == "retired"
+
+    def test_an_incident_that_came_after_the_dry_run_refuses_it(self):
+        apply(read(THREE))
+        found = read(THREE)
+        about(Node.objects.get(host__name="gpu04"))
+        with pytest.raises(Conflict, match="changed after this dry run"):
+            apply(found, "gpu04")
+
     def test_a_hold_that_came_after_the_dry_run_refuses_it(self):
         apply(read(THREE))
         found = read(THREE)
@@ -247,6 +274,66 @@ class TestMissing:
         with pytest.raises(Conflict, match="changed after this dry run"):
             apply(found, "gpu04")
         assert Node.objects.get(host__name="gpu04").state == "registered"
+
+
+def about(node: Node) -> Incident:
+    """An open incident of a launch that ran on this node; the unit has other nodes since."""
+    unit = make_replica("glm52-r7", nodes=[node])
+    release = Release.objects.create(
+        pool=unit.pool, title="r", state="sealed", content={}, content_sha256="c" * 64
+    )
+    launch = Launch.objects.create(
+        replica=unit, release=release, generation=1, plan={}, plan_sha256="p" * 64, state="stopped"
+    )
+    LaunchPosition.objects.create(launch=launch, position=0, node=node)
+    unit.members.update(released_at=timezone.now())
+    return Incident.objects.create(
+        signature="nccl-hang", pool=unit.pool, replica=unit, launch=launch, title="hang",
+        began_at=timezone.now(),
+    )  # fmt: skip
+
+
+class TestHeldByAnIncident:
+    MOVED = FOUR.replace("R01", "R02", 2)  # two nodes hang in another rack
+
+    @pytest.fixture(autouse=True)
+    def fleet(self) -> None:
+        apply(read())
+
+    def test_its_row_stays_and_blocks_no_other(self):
+        incident = about(Node.objects.get(host__name="gpu01"))
+        found = read(self.MOVED)
+        assert outcomes(found) == {
+            "gpu01": "held", "gpu02": "changed", "gpu03": "equal", "gpu04": "equal",
+        }  # fmt: skip
+        (held, *_rest) = found.changes
+        assert (held["before"], held["after"]) == ({"rack": "R01"}, {"rack": "R02"})
+        assert said(held["why"]) == f"held by {incident.public_id}, left as it is"
+        apply(found)
+        racks = dict(Node.objects.values_list("host__name", "rack__name"))
+        assert (racks["gpu01"], racks["gpu02"]) == ("R01", "R02")
+        assert not TrailEntry.objects.filter(verb="node.change", object_id="gpu01").exists()
+        Incident.objects.update(state="closed")
+        assert outcomes(read(self.MOVED))["gpu01"] == "changed"
+
+    def test_a_row_that_says_what_is_known_is_equal(self):
+        about(Node.objects.get(host__name="gpu01"))
+        assert set(outcomes(read()).values()) == {"equal"}
+
+    def test_its_node_goes_to_no_unit(self):
+        incident = about(Node.objects.get(host__name="gpu01"))
+        units = "units: [{name: glm52-r1, pool: glm52, nodes: 'gpu[01-02]'}]"
+        found = read(f"nodes:\n{FOUR}\n{units}")
+        told = next(change for change in found.changes if change["name"] == "glm52-r1")
+        assert (told["outcome"], incident.public_id in told["why"]) == ("refused", True)
+
+
+def test_who_is_kept_is_asked_with_two_queries(django_assert_num_queries):
+    nodes = [make_node(f"gpu{n:02d}", host={"address": f"127.0.9.{n}"}) for n in range(1, 9)]
+    about(nodes[0])
+    for some in (nodes[:1], nodes):
+        with django_assert_num_queries(2):
+            assert list(nodes_kept([node.pk for node in some])) == [nodes[0].pk]
 
 
 class TestExport:

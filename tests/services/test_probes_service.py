@@ -255,3 +255,18 @@ def test_a_probe_of_another_pools_node_is_refused_whole():
 def test_a_viewer_probes_nothing():
     with pytest.raises(NotAllowed):
         start(make_nodes(1), "chen")
+
+
+def test_a_node_that_is_being_asked_is_not_asked_twice():
+    nodes = make_nodes(3)
+    first = start(nodes[:1])
+    run = start(nodes, "bo")
+    assert Command.objects.count() == 3, "one connection a node"
+    assert sorted(probe.node.name for probe in run.nodes.all()) == ["h100-002", "h100-003"]
+    told = TrailEntry.objects.filter(verb="probe.start").latest("id")
+    assert (told.after["nodes"], told.after["joined"]) == (2, 1)
+    again = start(nodes[:1], "bo")
+    assert (again, ProbeRun.objects.count()) == (first, 2), "the open probe answers for both"
+    answer_all()
+    assert probe_settle() == 3
+    assert start(nodes[:1]).pk not in (first.pk, run.pk), "what is over is asked again"

@@ -6,8 +6,18 @@ import time
 import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
-from fleet.models import Fact, Leaf, Member, Rack, Replica, TrailEntry
+from fleet.models import (
+    AcceptanceRun,
+    Fact,
+    Leaf,
+    Member,
+    NodeAcceptance,
+    Rack,
+    Replica,
+    TrailEntry,
+)
 from fleet.rules.message import said
 from releases.models import Launch, Release
 from releases.services.spares import (
@@ -116,6 +126,33 @@ class TestCanary:
         assert spares_usable() == 1
         with pytest.raises(SparesRefused):
             create(pool, release)
+
+    def test_a_marginal_spare_comes_last_and_the_trail_says_who_answers_for_it(self, pool, release):
+        first, *others = [make_spare(f"h100-04{number}") for number in (1, 2, 3)]
+        run = AcceptanceRun.objects.create(scope="all", deadline_at=NOON)
+        for node in (first, *others):
+            NodeAcceptance.objects.create(
+                run=run, node=node, is_standing=True, settled_at=NOON, summary="0.87 of gold",
+                verdict="marginal" if node == first else "accepted",
+            )  # fmt: skip
+        make_hold(
+            first, "acceptance", lifted_at=timezone.now(), lifted_by="bo", lift_reason="a try"
+        )
+        assert nodes_of(create(pool, release)) == ["h100-042", "h100-043"]
+        assert not TrailEntry.objects.get(verb="replica.create").reason
+        make_spare("h100-044")
+        NodeAcceptance.objects.create(
+            run=run, node=make_spare("h100-045"), is_standing=True, settled_at=NOON,
+            verdict="accepted",
+        )  # fmt: skip
+        moved = unit_to_spares(
+            replica=Replica.objects.get(), exclude=frozenset({"h100-042"}), actor=make_actor()
+        )
+        assert nodes_of(moved) == ["h100-045", "h100-041"], "better than one that nobody accepted"
+        told = said(TrailEntry.objects.get(verb="replica.to_spares").reason)
+        assert (
+            told == f"h100-041 is marginal by {run.public_id} (0.87 of gold); bo let it in: a try"
+        )
 
     def test_asking_twice_makes_one(self, pool, release):
         for number in (1, 2, 3):

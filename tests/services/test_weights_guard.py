@@ -1,11 +1,14 @@
 """Launch and rollout ask whether the nodes hold the weights, the old ones too, once the revision is known."""
 
-import pytest
+from datetime import timedelta
 
-from fleet.models import Holding, Image, ImageHolding, Node, Replica, WeightsArtefact
+import pytest
+from django.utils import timezone
+
+from fleet.models import Fact, Holding, Image, ImageHolding, Node, Replica, WeightsArtefact
 from fleet.rules.message import said
 from releases.models import Release, Wave
-from releases.services.launches import place_refusals
+from releases.services.launches import place_refusals, revision_of
 from releases.services.rollout_facts import wave_refusals
 from releases.services.weights_held import weights_refusals
 from tests.rollouts import make_rollout, make_world
@@ -51,6 +54,46 @@ def test_a_launch_is_refused_with_each_node_that_does_not_hold_it(world):
     assert "(failed)" in about_weights(place_refusals(replica=unit, release=world.new))[0]
     hold(world.new, unit)
     assert about_weights(place_refusals(replica=unit, release=world.new)) == []
+
+
+def models_found(unit: Replica, *directories: str, later_s: float = 0) -> None:
+    """Let a probe have found these marks on the nodes of a unit, `later_s` from now."""
+    at = timezone.now() + timedelta(seconds=later_s)
+    for node in Node.objects.filter(memberships__replica=unit):
+        rows = [{"directory": f"{node.model_root}/{one}"} for one in directories]
+        Fact.objects.update_or_create(
+            node=node, key="models",
+            defaults={"value": rows, "observed_at": at, "expires_at": at + timedelta(days=1)},
+        )  # fmt: skip
+
+
+def about_revision(unit: Replica, release: Release) -> list[str]:
+    found = map(said, place_refusals(replica=unit, release=release))
+    return [one for one in found if "hold" in one or "held" in one]
+
+
+def test_each_node_without_the_revision_is_named_in_one_sentence(world):
+    unit = Replica.objects.get(name="glm52-r1")
+    count = unit.members.count()
+    models_found(unit)
+    lacking = about_revision(unit, world.new)
+    assert (len(lacking), all("distribute it first" in one for one in lacking)) == (count, True)
+    artefact_of(world.new)
+    lacking = about_revision(unit, world.new)
+    assert (len(lacking), all("spread it to the node" in one for one in lacking)) == (count, True)
+
+
+def test_a_verified_copy_counts_before_the_next_probe_and_not_after_one_that_misses_it(world):
+    unit = Replica.objects.get(name="glm52-r1")
+    models_found(unit, later_s=-60)
+    hold(world.new, unit)
+    Holding.objects.update(verified_at=timezone.now())
+    assert about_revision(unit, world.new) == [], "the probe looked before the copy came"
+    models_found(unit, later_s=60)
+    gone = about_revision(unit, world.new)
+    assert (len(gone), "verify it now" in gone[0]) == (unit.members.count(), True)
+    models_found(unit, revision_of(world.new.content), later_s=60)
+    assert about_revision(unit, world.new) == []
 
 
 def test_a_wave_waits_until_the_old_weights_are_there_to_go_back_to(world):
@@ -125,5 +168,5 @@ def test_the_guard_asks_the_database_as_often_for_one_node_as_for_many(
     image_of(world.new)
     nodes = list(Node.objects.select_related("host"))
     for some in (nodes[:1], nodes):
-        with django_assert_num_queries(4):
+        with django_assert_num_queries(5):
             weights_refusals(world.new, some)

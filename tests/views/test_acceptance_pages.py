@@ -7,6 +7,7 @@ from fleet.execution.models import Command
 from fleet.models import AcceptanceRun, Gpu, NodeAcceptance
 from fleet.selectors import serving
 from fleet.services.acceptances import acceptance_start, acceptances_advance
+from fleet.services.holds import hold_lift
 from tests.acceptances import (
     PINS,
     answer_all,
@@ -174,3 +175,16 @@ def test_a_cancel_that_comes_late_changes_nothing(ana):
     run.refresh_from_db()
     assert run.cancelled_by == ""
     assert not Command.objects.filter(verb="stop").exists()
+
+
+def test_the_page_of_a_marginal_node_says_what_lets_it_in_and_then_who_did(ana):
+    make_gold()
+    node = make_node()
+    start([node])
+    answer_all(busbw={node.name: 410.0})
+    page = text_of(ana, "node", node.name)
+    assert "It is given no work. Mend it and accept it again" in page
+    hold_lift(hold=node.holds.get(), reason="for the night", actor=make_actor("bo"), override=True)
+    page = text_of(ana, "node", node.name)
+    assert "bo let it in: for the night" in page
+    assert "It is given no work" not in page

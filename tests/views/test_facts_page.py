@@ -106,3 +106,10 @@ def test_a_hold_lasts_as_long_as_the_form_says(ana, fields, hours):
     html = ana.get(f"/nodes/{node.name}/").content.decode()
     assert ("· without end</p>" in html) is (hours is None)
     assert 'name="lasts"' in html
+
+
+def test_the_settings_say_how_long_probes_are_kept(signed_in, settings):
+    settings.PROBES_KEPT_DAYS = 21
+    html = signed_in("chen").get("/fleet/settings/").content.decode()
+    assert "21 days" in html
+    assert "PROBES_KEPT_DAYS" in html

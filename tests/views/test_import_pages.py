@@ -1,5 +1,7 @@
 """Reading a file by hand: nothing is written before its dry run is applied, and what is wrong is said with its line."""
 
+import csv
+import io
 import uuid
 
 import pytest
@@ -160,3 +162,23 @@ def test_the_page_asks_as_often_for_many_rows_as_for_few(dana, django_assert_max
     found = read(dana, inventory=rows)
     with django_assert_max_num_queries(20):
         assert "99 added" in dana.get(f"/nodes/import/{found.pk}/").content.decode()
+
+
+def test_the_differences_are_a_file_in_the_words_of_the_page(dana, signed_in):
+    make_node("gpu02", host={"address": "127.0.9.2"}, origin="real")
+    text = (
+        "name,address,user,leaf,rack\ngpu01,127.0.9.1,fleet,1,R01\n=cmd,127.0.9.300,fleet,1,R01\n"
+    )
+    found = read(dana, file=SimpleUploadedFile("fleet.csv", text.encode()))
+    address = f"/nodes/import/{found.pk}/diff/"
+    assert f'href="{address}"' in dana.get(f"/nodes/import/{found.pk}/").content.decode()
+    answer = signed_in("chen").get(address)
+    assert answer["Content-Type"] == "text/csv; charset=utf-8"
+    assert f'filename="{found.public_id}-diff.csv"' in answer["Content-Disposition"]
+    rows = list(csv.DictReader(io.StringIO(answer.content.decode())))
+    told = [(row["row"], row["name"], row["line"]) for row in rows]
+    assert told == [
+        ("Refused", "'=cmd", "3"), ("Added", "gpu01", ""), ("Missing, kept", "gpu02", ""),
+    ]  # fmt: skip
+    assert all(row["result"] for row in rows)
+    assert dana.get("/nodes/import/999999/diff/").status_code == 404

@@ -3,7 +3,7 @@ import uuid
 import pytest
 from django.utils import timezone
 
-from fleet.models import Evidence, Replica, TrailEntry
+from fleet.models import AcceptanceRun, Evidence, NodeAcceptance, Replica, TrailEntry
 from fleet.rules.message import say
 from releases.models import Launch, LaunchPhase, LaunchPosition, Release
 from releases.services.launches import launch_create
@@ -45,6 +45,23 @@ def test_the_plan_shows_the_exact_command_of_each_node_and_its_hash(ana, unit):
     assert "--node-rank 1" in page
     assert answer.context["drawn"].sha256 in page
     assert "Launch glm52-r1, generation 1" in page
+
+
+def test_the_plan_says_which_nodes_are_not_accepted_and_who_answers_for_one(ana, unit):
+    node = unit.members.get(position=1).node
+    run = AcceptanceRun.objects.create(scope="all", deadline_at=timezone.now())
+    NodeAcceptance.objects.create(
+        run=run, node=node, is_standing=True, verdict="marginal", summary="0.87 of gold",
+        settled_at=timezone.now(),
+    )  # fmt: skip
+    make_hold(
+        node, "acceptance", lifted_at=timezone.now(), lifted_by="bo", lift_reason="for the night"
+    )
+    answer = ana.get("/replicas/glm52-r1/launch/")
+    assert answer.context["refusals"] == []
+    page = answer.content.decode().split('id="launch-remarks"')[1]
+    assert "h100-001 is not accepted (never accepted); its pool does not ask for it." in page
+    assert f"h100-002 is marginal by {run.public_id} (0.87 of gold); bo let it in" in page
 
 
 def test_launching_posts_the_hash_that_was_read(ana, unit, release):

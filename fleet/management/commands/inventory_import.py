@@ -18,7 +18,8 @@ from django.db import OperationalError
 
 from fleet.rules.inventory import BadRow
 from fleet.rules.inventory_file import BYTES_MAX, Inventory, read_inventory
-from fleet.services.inventory import ADDED, CHANGED, EQUAL, REFUSED, Change, Imported
+from fleet.rules.message import said
+from fleet.services.inventory import ADDED, CHANGED, EQUAL, HELD, REFUSED, Change, Imported
 from fleet.services.placement import fleet_import
 from fleet.services.trail import command_actor
 
@@ -74,7 +75,10 @@ def _bytes(path: Path) -> bytes:
 
 
 def _line(change: Change) -> str:
-    head = f"{'+' if change.outcome == ADDED else '~'} {_WORDS[change.kind]} {change.name}"
+    sign = {ADDED: "+", HELD: "="}.get(change.outcome, "~")
+    head = f"{sign} {_WORDS[change.kind]} {change.name}"
+    if change.outcome == HELD:
+        return f"{head}: {said(change.why)}"
     if change.outcome == ADDED:
         return f"{head}: " + ", ".join(
             f"{name} {_text(value)}" for name, value in change.after.items()
@@ -94,9 +98,8 @@ def _summary(done: Imported, is_dry: bool) -> str:
     lines = []
     for kind, word in _WORDS.items():
         mine = [change.outcome for change in done.changes if change.kind == kind]
-        counts = (
-            f"{mine.count(outcome)} {outcome}" for outcome in (ADDED, CHANGED, EQUAL, REFUSED)
-        )
+        wanted = [ADDED, CHANGED, EQUAL, *([HELD] if HELD in mine else []), REFUSED]
+        counts = (f"{mine.count(outcome)} {outcome}" for outcome in wanted)
         if mine or kind == "node":
             lines.append(f"{word}s: {', '.join(counts)}")
     return "\n".join([*lines, *(["dry run: nothing was written"] if is_dry else [])])
