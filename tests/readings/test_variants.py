@@ -1,0 +1,179 @@
+"""Outputs of the same tools in other forms: judged right, recognised, alike behind names and in blocks."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fleet.readings.kinds import read_as, recognise
+from fleet.readings.report import Report
+from tests.readings.host_texts import HOST
+from tests.readings.variant_texts import FABRIC, NVIDIA, TOPO, Variant
+
+ALL = [*NVIDIA, *TOPO, *FABRIC, *HOST]
+PASSING = [v for v in ALL if v.verdict == "pass"]
+# One word and nothing else: only who asked knows what it is.
+UNNAMED = {"an unlimited lock"}
+
+
+def read(kind: str, text: str | bytes) -> Report:
+    return read_as(kind, io.BytesIO(text if isinstance(text, bytes) else text.encode()))
+
+
+def named(variants: list[Variant]):
+    return pytest.mark.parametrize("variant", variants, ids=[v.name for v in variants])
+
+
+@named(ALL)
+def test_it_is_judged_right_and_gives_its_values(variant):
+    found = read(variant.kind, variant.text)
+    assert found.verdict == variant.verdict, found
+    for name, value in variant.values.items():
+        assert found.values[name] == value, name
+
+
+@named([v for v in ALL if v.name not in UNNAMED])
+def test_it_is_recognised(variant):
+    assert recognise(variant.text) == variant.kind
+    assert read("auto", variant.text).verdict == variant.verdict
+
+
+@named(ALL)
+def test_lines_that_are_told_are_lines_of_the_text(variant):
+    found = read(variant.kind, variant.text)
+    rows = variant.text.count("\n")
+    assert all(1 <= n <= rows for f in found.findings for n in f.lines)
+    assert all(1 <= n <= rows for n in found.unread)
+
+
+@named(ALL)
+def test_line_ends_of_windows_and_a_byte_order_mark_change_nothing(variant):
+    unix, windows = (
+        read(variant.kind, variant.text),
+        read(variant.kind, b"\xef\xbb\xbf" + variant.text.replace("\n", "\r\n").encode()),
+    )
+    assert (unix.verdict, dict(unix.values)) == (windows.verdict, dict(windows.values))
+
+
+@named(ALL)
+def test_a_second_output_of_the_same_tool_behind_it_passes_nothing_that_failed(variant):
+    for other in (v for v in ALL if v.kind == variant.kind):
+        both = read(variant.kind, variant.text + other.text)
+        if "fail" in (variant.verdict, other.verdict):
+            assert both.verdict != "pass", other.name
+
+
+@named(PASSING)
+def test_woven_line_by_line_with_another_it_is_no_pass(variant):
+    rows = variant.text.splitlines(keepends=True)
+    if len(rows) < 2:
+        return
+    assert read(variant.kind, "".join(row + row for row in rows)).verdict != "pass"
+
+
+@named([v for v in ALL if "\x1b" not in v.text])
+def test_nodes_by_name_and_by_block_are_judged_one_by_one(variant):
+    rows = variant.text.splitlines()
+    if variant.name in UNNAMED:
+        return
+    by_line = "".join(f"{name}: {row}\n" for name in ("gpu01", "gpu02") for row in rows)
+    found = read(variant.kind, by_line)
+    assert found.verdict == variant.verdict
+    assert found.values["nodes"]["gpu02"] == dict(read(variant.kind, variant.text).values)
+    rule = "-" * 16 + "\n"
+    block = read(
+        variant.kind, f"{rule}gpu[01-47]\n{rule}{variant.text}{rule}gpu48\n{rule}{variant.text}"
+    )
+    assert block.verdict == variant.verdict
+    assert block.values["node_count"] == 48
+    assert block.values["nodes"]["gpu[01-47]"] == found.values["nodes"]["gpu01"]
+    alone = read(variant.kind, variant.text)
+    for finding, told in zip(
+        sorted(alone.findings, key=lambda f: f.severity != "error"), block.findings, strict=False
+    ):
+        assert told.lines == tuple(n + 3 for n in finding.lines)
+
+
+@named(PASSING)
+def test_cut_inside_a_line_it_is_no_pass(variant):
+    raw = variant.text.rstrip("\n").encode()
+    for at in range(1, len(raw) - 1, max(1, len(raw) // 60)):
+        part = raw[:at]
+        if part.endswith(b"\n") or not part.strip():
+            continue
+        found = read(variant.kind, part)
+        # A last line may look whole; then all of it was there, as far as its end tells.
+        assert found.verdict != "pass" or not found.complete or _is_whole(variant, at), at
+
+
+def _is_whole(variant: Variant, at: int) -> bool:
+    """Tell a cut that leaves only blanks or whole lines out."""
+    return variant.text.encode()[at:].lstrip(b" \t").startswith(b"\n")
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_no_number_is_made_up(data):
+    """Cut, doubled or damaged: every number that is given stands in the text, or is a count or a conversion of ours."""
+    variant = data.draw(st.sampled_from(ALL))
+    raw = variant.text
+    at = data.draw(st.integers(0, len(raw)))
+    to = data.draw(st.integers(at, min(len(raw), at + 200)))
+    put = data.draw(st.text("0123456789 .,\n:%GMiBx-", max_size=6))
+    text = raw[:at] + put + raw[to:]
+    found = read(variant.kind, text)
+    strange = [n for n in numbers(found.values) if not is_told(n, text)]
+    assert strange == [], (variant.name, text)
+
+
+# Counts of ours, and what is worked out from the text as its reading says: sums, bytes from kB or MB, seconds.
+COUNTS = {
+    "gpu_count", "gpu_count_header", "rows_present", "nic_count", "mig_device_count", "samples", "valid_samples",
+    "attached", "ca_count", "device_count", "active_ports", "gids", "interfaces", "disks", "nvme_disks", "file_systems",
+    "links", "links_up", "node_count", "min_free_gpu", "retired_page_count", "counters", "cpus_of_node", "online",
+}  # fmt: skip
+WORKED_OUT = {
+    "ecc_uncorrected_volatile", "ecc_uncorrected_aggregate", "nvme_capacity_bytes", "clock_offset_s",
+    "clock_error_bound_s", "grew", "size_bytes", "free_bytes", "total_bytes", "available_bytes", "swap_total_bytes",
+    "swap_free_bytes", "shared_bytes", "huge_page_bytes", "memlock_bytes", "gbs", "seconds",
+    "clocks_event_reasons_active",
+}  # fmt: skip
+
+
+def numbers(found):
+    if isinstance(found, dict):
+        for name, value in found.items():
+            if name not in COUNTS | WORKED_OUT:
+                yield from numbers(value)
+    elif isinstance(found, list | tuple):
+        for value in found:
+            yield from numbers(value)
+    elif isinstance(found, int | float) and not isinstance(found, bool):
+        yield found
+
+
+def is_told(number: float, text: str) -> bool:
+    shown = {f"{number:g}", f"{number}", f"{number:.1f}", f"{number:.2f}", f"{number:.3f}"}
+    if isinstance(number, float) and number.is_integer():
+        shown.add(str(int(number)))
+    return any(
+        word.lstrip("0") == told.lstrip("0")
+        or word == told
+        or (told and word.rstrip("0").rstrip(".") == told)
+        for word in words_of(text)
+        for told in shown
+    )
+
+
+def words_of(text: str) -> set[str]:
+    found, word = set(), ""
+    for char in text + " ":
+        if char.isascii() and (char.isdigit() or char == "."):
+            word += char
+        else:
+            found |= {word, word.strip("."), *word.split(".")}
+            word = ""
+    return found - {""}
