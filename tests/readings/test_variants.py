@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from fleet.readings.kinds import read_as, recognise
 from fleet.readings.report import Report
+from fleet.readings.told import Told
 from tests.readings.bench_texts import BENCH
 from tests.readings.host_texts import HOST
 from tests.readings.variant_texts import FABRIC, NVIDIA, TOPO, Variant
@@ -202,3 +203,11 @@ def told_numbers(text: str) -> set[float]:
 
 
 _NUMBERS = re.compile(r"[0-9][0-9.,]*", re.ASCII)
+
+
+@named(ALL)
+def test_what_is_said_is_a_sentence_or_a_line_of_the_text(variant):
+    """Anything else would stay English on a page in another language."""
+    found = read(variant.kind, variant.text)
+    for words in (found.summary, *(f.text for f in found.findings)):
+        assert isinstance(words, Told) or words.strip() in variant.text, words
