@@ -1,4 +1,4 @@
-"""Reads a sequential read test of a disk: fio with --output-format=json, or the last lines of dd.
+"""Reads a sequential read test of a disk: fio as JSON or as text, or the last lines of dd.
 
 Which tool it was is part of the answer: dd has one request in flight, fio many, so their rates are not alike.
 """
@@ -15,6 +15,14 @@ _DD = re.compile(
     r"^(\d{1,19}) bytes(?: \([^)\n]{1,40}\))? copied, (\d{1,9}(?:\.\d{1,12})?(?:e-?\d{1,3})?) s, ",
     re.M,
 )
+# The line of all jobs together, and each job's own with the errno it ended with. Source: fio(1), as of 3.35.
+_FIO_READ = re.compile(
+    r"^ {0,8}READ: bw=\d{1,9}(?:\.\d{1,6})?[KMGT]?iB/s \((\d{1,9}(?:\.\d{1,6})?)([kMGT]?)B/s\), .{0,200}"
+    r"run=(\d{1,12})(?:-(\d{1,12}))?msec\s*$",
+    re.M,
+)
+_FIO_JOB = re.compile(r"^[^\s:]{1,80}: \(groupid=\d{1,6}, jobs=\d{1,6}\): err= *(\d{1,5})\b", re.M)
+_BYTES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _FIO_CAP = 4 * 1024 * 1024
 
 
@@ -26,6 +34,31 @@ class DiskRead:
     size_bytes: int
     seconds: float
     gbs: float
+
+
+@dataclass(frozen=True)
+class FioText:
+    """What fio printed for people: the rate in GB/s (10^9 bytes, rounded by the tool), its time, its errno."""
+
+    gbs: float | None
+    seconds: float | None
+    error: int
+    line: int
+
+
+def parse_fio_text(text: str) -> FioText | None:
+    """Read the text form; a text with two sums of reading has no one rate. None for any other text."""
+    jobs, sums = list(_FIO_JOB.finditer(text)), list(_FIO_READ.finditer(text))
+    if not jobs and not sums:
+        return None
+    bad = next((job for job in jobs if int(job[1])), None)
+    line = text.count("\n", 0, bad.start()) + 1 if bad else 0
+    error = int(bad[1]) if bad else 0
+    if len(sums) != 1 or not jobs:
+        return FioText(None, None, error, line)
+    found = sums[0]
+    longest = int(found[4] or found[3])
+    return FioText(float(found[1]) * _BYTES[found[2]] / 1e9, longest / 1000, error, line)
 
 
 def parse_disk_read(text: str) -> DiskRead | None:

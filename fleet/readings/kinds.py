@@ -10,8 +10,10 @@ from fleet.readings.by_node import Nodes, part_by_node, report_nodes
 from fleet.readings.open_end import LineBatches
 from fleet.readings.report import Report, open_end
 from fleet.readings.text import Readable, Rewound, decode, read_capped
+from fleet.readings.told import tell
 from fleet.readings.verdicts.bench import report_bench
 from fleet.readings.verdicts.fabric import report_fabric
+from fleet.readings.verdicts.host import report_host
 from fleet.readings.verdicts.ib_write_bw import report_ib_write_bw
 from fleet.readings.verdicts.kernel_log import report_kernel_log
 from fleet.readings.verdicts.metrics import report_metrics
@@ -24,7 +26,7 @@ from fleet.readings.verdicts.vllm_log import report_vllm_log
 _HEAD_BYTES = 1024 * 1024
 _HEAD_LINES = 4000
 # What is asked of many nodes at once; logs and benches have names of their own in their lines.
-_OF_NODES = ("topo", "nvidia-smi", "fabric", "ib-write-bw")
+_OF_NODES = ("topo", "nvidia-smi", "fabric", "ib-write-bw", "host")
 
 
 def _whole(kind: str, report: Callable[[str], Report]) -> Callable[[Readable], Report]:
@@ -45,7 +47,7 @@ def _whole(kind: str, report: Callable[[str], Report]) -> Callable[[Readable], R
             found.form,
             False,
             verdict,
-            "Only the first part was read. " + found.summary,
+            tell("Only the first part was read. %(summary)s", summary=found.summary),
             found.findings,
             found.values,
             found.unread,
@@ -70,7 +72,8 @@ def _streamed(
             return found
         summary, verdict = found.summary, found.verdict
         if verdict == "pass":
-            summary, verdict = f"The text ends inside its last line. {summary}", "unknown"
+            summary = tell("The text ends inside its last line. %(summary)s", summary=summary)
+            verdict = "unknown"
         return replace(
             found,
             complete=False,
@@ -88,6 +91,7 @@ READERS: dict[str, Callable[[Readable], Report]] = {
     "topo": _whole("topo", report_topo),
     "nvidia-smi": _whole("nvidia-smi", report_nvidia_smi),
     "fabric": _whole("fabric", report_fabric),
+    "host": _whole("host", report_host),
     "ib-write-bw": _whole("ib-write-bw", report_ib_write_bw),
     "metrics": _whole("metrics", report_metrics),
     "bench": _whole("bench", report_bench),
@@ -104,7 +108,7 @@ _MARKS: tuple[tuple[str, int, str], ...] = (
     ("nvidia-smi", 50, r"NVSMI LOG|\| NVIDIA-SMI|^GPU \d+: .*\(UUID: GPU-|Pwr:Usage/Cap"),
     ("nvidia-smi", 20, r"^index, |^uuid, |^timestamp, |GPU requires reset|\[Unknown Error\]"),
     ("nvidia-smi", 20, r"device handle for GPU|No devices were found|not a valid field to query"),
-    ("nvidia-smi", 20, r"^\d+, .*\d (?:MiB|MHz|W|%)(?:,|$)"),
+    ("nvidia-smi", 20, r"^\d+, .*\d (?:MiB|MHz|W|%)(?:,|$)|^\d+, (?:NVIDIA|Tesla) "),
     ("nvidia-smi", 20, r"GPU is lost\.|^gpu_name, |^gpu_uuid, |^name, |^pid, "),
     ("topo", 20, r"-i command line argument must be used in conjunction"),
     ("nvidia-smi", 20, r"NVML|nvidia-smi: (?:command )?not found|communicate with the NVIDIA"),
@@ -140,6 +144,37 @@ _MARKS: tuple[tuple[str, int, str], ...] = (
     ("fabric", 20, r"^DEV\s+PORT\s+INDEX|Link layer: |^NAME +.*MOUNTPOINT|^Filesystem +"),
     ("fabric", 20, r'^\S+ +(?:UP|DOWN|UNKNOWN) |"blockdevices"|"ifname":|^NAME="'),
     ("fabric", 20, r"^\d+: \S+: <[A-Z]|^ibpanic:|^(?:ibstat|show_gids|lsblk|df): "),
+    (
+        "fabric",
+        20,
+        r"^NAME +(?:.* )?(?:FSTYPE|SIZE|MODEL)\b|^Mounted on |^hca_id:\s|^link \S+/\d+:? state ",
+    ),
+    ("host", 50, r"^Leap status +: |^(?:chronyc: )?506 Cannot talk|^System time +: .* of NTP time"),
+    (
+        "host",
+        50,
+        r"^available: \d+ nodes? \(|^No NUMA |^(?:MemTotal|MemAvailable):|^CPU\(s\):|^NUMA node\d",
+    ),
+    (
+        "host",
+        50,
+        r'^ ?(?:NIC|PHY|Standard) statistics|infiniband/\S+/ports/\d+/(?:hw_)?counters/\S+:|^\{ ?"lscpu"',
+    ),
+    (
+        "host",
+        50,
+        r'^Client: |^(?:Client|Server):$|"ApiVersion"|[Dd]ocker daemon|[Mm]ax locked memory',
+    ),
+    (
+        "host",
+        50,
+        r"^ {0,8}READ: bw=|: \(groupid=\d+, jobs=|^\d+ bytes .*copied, |\d packets transmitted, ",
+    ),
+    (
+        "host",
+        20,
+        r'^\s*\{?\s*"fio version"|^(?:chronyc|ethtool|lscpu|numactl|docker|fio): ',
+    ),
     ("bench", 60, r"Serving Benchmark Result|Request throughput \(req/s\)|\"request_throughput\""),
     ("bench", 60, r"AIPerf \| |GuideLLM|guidellm|Benchmarking complete|Initial test run failed"),
     (
@@ -154,6 +189,7 @@ KINDS = (
     "topo",
     "nvidia-smi",
     "fabric",
+    "host",
     "nccl-tests",
     "ib-write-bw",
     "nccl-log",
@@ -181,10 +217,7 @@ _JSON_COMPILED = tuple((kind, re.compile(pattern)) for kind, pattern in _JSON_MA
 def recognise(text: str) -> str | None:
     """Return the kind that most lines of a text speak for, or None; lines that name nodes count without the name."""
     nodes = part_by_node(text)
-    if (
-        nodes is not None
-        and (found := _scored(next(iter(nodes.shares.values())).text)) in _OF_NODES
-    ):
+    if nodes is not None and (found := _kind_of(nodes)) in _OF_NODES:
         return found
     for kind, pattern in _JSON_COMPILED:
         if pattern.match(text):
@@ -193,7 +226,13 @@ def recognise(text: str) -> str | None:
 
 
 def _is_of_kind(nodes: Nodes, kind: str) -> bool:
-    return _scored(next(iter(nodes.shares.values())).text) == kind
+    return _kind_of(nodes) == kind
+
+
+def _kind_of(nodes: Nodes) -> str | None:
+    """Return the kind of the first node that gave something known: others may have failed."""
+    told = (_scored(share.text) for share in nodes.shares.values())
+    return next((kind for kind in told if kind is not None), None)
 
 
 def _scored(text: str) -> str | None:
@@ -215,9 +254,9 @@ def read_as(kind: str, stream: Readable) -> Report:
     if found in READERS:
         return READERS[found](Rewound(head, stream))
     if found is None:
-        summary = "Not recognised as the output of any known tool."
+        summary = tell("Not recognised as the output of any known tool.")
         return Report("auto", "unrecognised", False, "unknown", summary)
-    summary = f"This looks like {found}, for which there is no reader yet."
+    summary = tell("This looks like %(kind)s, for which there is no reader yet.", kind=found)
     return Report(found, "not read", False, "unknown", summary)
 
 

@@ -5,9 +5,11 @@ A reading judges a text by itself. Comparing with a golden node or an earlier ru
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
+
+from fleet.readings.told import tell
 
 Severity = Literal["error", "warn", "info"]
 Verdict = Literal["pass", "fail", "unknown"]
@@ -60,6 +62,35 @@ class Report:
         }
 
 
+def with_others(main: Report, others: Sequence[Report]) -> Report:
+    """Return a report of a text that holds other forms of the same kind too: their faults count, a pass is doubted.
+
+    The values stay those of `main`. A form that gave nothing must not be among `others`.
+    """
+    if not others:
+        return main
+    known = {(f.id, f.text) for f in main.findings}
+    errors = [
+        f
+        for r in others
+        for f in r.findings
+        if f.severity == "error" and (f.id, f.text) not in known
+    ]
+    forms = ", ".join(dict.fromkeys(r.form for r in others))
+    text = tell(
+        "other outputs stand in this text, of which only the faults are told: %(forms)s",
+        forms=forms,
+    )
+    findings = (*main.findings, *errors, Finding("several_outputs", "warn", text))
+    return replace(
+        main,
+        complete=False,
+        verdict=verdict_of(findings, known_good=False),
+        summary=main.summary if main.verdict == "fail" else lead(findings, main.summary),
+        findings=findings,
+    )
+
+
 def verdict_of(findings: Iterable[Finding], *, known_good: bool) -> Verdict:
     """Return fail for any error, pass only for a text known to be whole and good, else unknown."""
     if any(f.severity == "error" for f in findings):
@@ -70,7 +101,9 @@ def verdict_of(findings: Iterable[Finding], *, known_good: bool) -> Verdict:
 def open_end(line: int | None, severity: Severity = "warn") -> Iterator[Finding]:
     """Say that no line feed ends the last line of a text, so that it or more may be missing."""
     if line is not None:
-        text = f"line {line} has no line feed at its end: the text may be cut there"
+        text = tell(
+            "line %(line)s has no line feed at its end: the text may be cut there", line=line
+        )
         yield Finding("open_end", severity, text, (line,))
 
 

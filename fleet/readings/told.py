@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from fleet.execution.message import foreign, said, say
 
 
@@ -20,6 +22,16 @@ class Told(str):
 def tell(pattern: str, **params: object) -> Told:
     """Return a sentence; `pattern` uses %(name)s and is the key of its translation. Foreign words stay."""
     return Told(say(pattern, **{name: _param(value) for name, value in params.items()}))
+
+
+def tell_all(words: Iterable[str], glue: str = "; ") -> str:
+    """Return several sentences as one; each of them keeps its own translation."""
+    parts = list(words)
+    if len(parts) < 2:
+        return parts[0] if parts else ""
+    names = [f"s{number}" for number in range(len(parts))]
+    pattern = glue.replace("%", "%%").join(f"%({name})s" for name in names)
+    return tell(pattern, **dict(zip(names, parts, strict=True)))
 
 
 def sentence_of(words: str) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from fleet.readings.nvidia_smi.sentences import Sentence, read_sentences
 from fleet.readings.text import Line, number_lines
+from fleet.readings.told import tell
 
 # From the nearest to the farthest; the tool's own legend explains the words.
 PATH_ORDER = ("PIX", "PXB", "PHB", "NODE", "SYS")
@@ -123,15 +124,17 @@ def parse_topo(text: str) -> Topology:
     at = next((i for i, line in enumerate(lines) if _is_header(line.text)), None)
     if at is None:
         other = tuple(_other(lines, sentences, (), ()))
-        return Topology(sentences=sentences, problems=("no matrix in this text",), other=other)
+        return Topology(
+            sentences=sentences, problems=(tell("no matrix in this text"),), other=other
+        )
     columns, titles = _read_header(lines[at].text)
     rows, torn, end = _read_rows(lines, at + 1, columns, titles)
     legend = dict(_read_legend(lines[end:]))
-    problems = [f"line {n}: row torn or not understood" for n in torn]
+    problems: list[str] = [tell("line %(line)s: row torn or not understood", line=n) for n in torn]
     problems += _row_problems(columns, rows)
     problems += _legend_problems(columns, legend)
     if any(_is_header(line.text) for line in lines[end:]):
-        problems.append("more than one matrix in this text; only the first is read")
+        problems.append(tell("more than one matrix in this text; only the first is read"))
     header = lines[at].number
     other = tuple(_other(lines, sentences, (header, *torn), rows))
     return Topology(
@@ -285,19 +288,29 @@ def _read_legend(lines: list[Line]) -> Iterator[tuple[str, str]]:
 def _row_problems(columns: tuple[str, ...], rows: tuple[TopoRow, ...]) -> Iterator[str]:
     missing = [c for c in columns if c not in {r.name for r in rows}]
     if missing:
-        yield f"no row for {', '.join(missing[:16])}"
+        yield tell("no row for %(names)s", names=", ".join(missing[:16]))
     by_name = {r.name: r.links for r in rows}
     for i, one in enumerate(columns):
         if one in by_name and by_name[one][i] != "X":
-            yield f"{one}: its own cell is {by_name[one][i]}, not X; columns are shifted"
+            yield tell(
+                "%(name)s: its own cell is %(cell)s, not X; columns are shifted",
+                name=one,
+                cell=by_name[one][i],
+            )
         for j in range(i):
             other = columns[j]
             if one in by_name and other in by_name and by_name[one][j] != by_name[other][i]:
-                yield f"{one} to {other}: {by_name[one][j]} one way, {by_name[other][i]} the other"
+                yield tell(
+                    "%(one)s to %(other)s: %(there)s one way, %(back)s the other",
+                    one=one,
+                    other=other,
+                    there=by_name[one][j],
+                    back=by_name[other][i],
+                )
 
 
 def _legend_problems(columns: tuple[str, ...], legend: Mapping[str, str]) -> Iterator[str]:
     """A NIC column without a name in the legend; older tools print the device itself."""
     nameless = [c for c in columns if c.startswith("NIC") and c not in legend]
     if nameless:
-        yield f"no name in the NIC legend for {', '.join(nameless[:16])}"
+        yield tell("no name in the NIC legend for %(names)s", names=", ".join(nameless[:16]))

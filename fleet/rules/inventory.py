@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fleet.execution.message import SentenceError
 from fleet.rules.hostkeys import key_problem
+from fleet.rules.message import foreign, say
 
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}", re.ASCII)
@@ -38,8 +40,8 @@ class NodeRow:
     gpus: int
 
 
-class BadRow(ValueError):
-    """A row that is refused; the message says which field, what was expected and what was found."""
+class BadRow(SentenceError, ValueError):
+    """A row that is refused; a stored sentence says which field, what was expected and what was found."""
 
 
 def read_rows(text: str) -> list[Mapping[str, Any]]:
@@ -47,9 +49,11 @@ def read_rows(text: str) -> list[Mapping[str, Any]]:
     try:
         rows = json.loads(text.removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:
-        raise BadRow(f"expected JSON, found something else: {error}") from None
+        raise BadRow(
+            say("expected JSON, found something else: %(found)s", found=foreign(str(error)))
+        ) from None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise BadRow("expected a JSON list of objects, one for each node")
+        raise BadRow(say("expected a JSON list of objects, one for each node"))
     return rows
 
 
@@ -60,25 +64,34 @@ def check_row(
     port = integer_field(row, "ssh_port", 1, 65535, default=22)
     address = check_address(str(row.get("address", "")), cidrs=cidrs)
     if (address, port) in own:
-        raise BadRow(f"address: {address}:{port} is this console itself")
+        raise BadRow(
+            say("address: %(address)s is this console itself", address=f"{address}:{port}")
+        )
     key = str(row.get("host_key") or "").strip()
     if key and (problem := key_problem(key)):
-        raise BadRow(f"host_key: {problem}")
+        raise BadRow(say("%(field)s: %(why)s", field="host_key", why=problem))
     if row.get("name") in _ADDRESSES:
         raise BadRow(
-            f"name: {row['name']} is an address of this console; a node needs another name"
+            say(
+                "name: %(name)s is an address of this console; a node needs another name",
+                name=row["name"],
+            )
         )
-    root = text_field(row, "model_root", _MODEL_ROOT, "an absolute path", default=DEFAULT_ROOT)
+    root = text_field(row, "model_root", _MODEL_ROOT, say("an absolute path"), default=DEFAULT_ROOT)
     if ".." in root.split("/"):
-        raise BadRow(f"model_root: expected a path without .., found {root[:60]!r}")
+        raise BadRow(
+            say("model_root: expected a path without .., found %(found)s", found=repr(root[:60]))
+        )
     return NodeRow(
-        name=text_field(row, "name", _NAME, "lower-case letters, digits and -"),
+        name=text_field(row, "name", _NAME, say("lower-case letters, digits and -")),
         address=address,
         port=port,
-        user=text_field(row, "user", _USER, "a login name"),
+        user=text_field(row, "user", _USER, say("a login name")),
         leaf=integer_field(row, "leaf", 1, LEAF_MAX),
-        rack=text_field(row, "rack", _RACK, "letters, digits, . _ -"),
-        node_class=text_field(row, "node_class", _CLASS, "a class name", default=DEFAULT_CLASS),
+        rack=text_field(row, "rack", _RACK, say("letters, digits, . _ -")),
+        node_class=text_field(
+            row, "node_class", _CLASS, say("a class name"), default=DEFAULT_CLASS
+        ),
         model_root=root.rstrip("/"),
         host_key=key,
         gpus=integer_field(row, "gpus", 1, 16, default=8),
@@ -94,19 +107,32 @@ def check_address(text: str, *, cidrs: Sequence[str]) -> str:
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
-        raise BadRow(f"address: expected an IP address, found {text[:60]!r}") from None
+        raise BadRow(
+            say("address: expected an IP address, found %(found)s", found=repr(text[:60]))
+        ) from None
     if text != str(address):
-        raise BadRow(f"address: expected {address} in its plain form, found {text[:60]!r}")
+        raise BadRow(
+            say(
+                "address: expected %(address)s in its plain form, found %(found)s",
+                address=str(address),
+                found=repr(text[:60]),
+            )
+        )
     if isinstance(address, ipaddress.IPv6Address) and (
         address.ipv4_mapped or address.sixtofour or address in _NAT64
     ):
-        raise BadRow(f"address: expected no IPv4 inside IPv6, found {text}")
+        raise BadRow(say("address: expected no IPv4 inside IPv6, found %(found)s", found=text))
     if address.is_multicast or address.is_unspecified or address.is_link_local:
-        raise BadRow(f"address: {text} is no address of a node")
+        raise BadRow(say("address: %(found)s is no address of a node", found=text))
     networks = [ipaddress.ip_network(cidr) for cidr in cidrs]
     if not any(address in network for network in networks if network.version == address.version):
-        named = ", ".join(cidrs) or "nothing"
-        raise BadRow(f"address: {text} is outside NODE_CIDRS ({named}); add its network there")
+        raise BadRow(
+            say(
+                "address: %(found)s is outside NODE_CIDRS (%(named)s); add its network there",
+                found=text,
+                named=", ".join(cidrs) or say("nothing"),
+            )
+        )
     return text
 
 
@@ -116,10 +142,17 @@ _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 def text_field(
     row: Mapping[str, Any], field: str, form: re.Pattern[str], what: str, default: str = ""
 ) -> str:
-    """Return a field that matches `form` as a whole. Raises BadRow, which says `what` was expected."""
+    """Return a field that matches `form` as a whole. Raises BadRow: `what`, a stored sentence, was expected."""
     value = str(row.get(field) or default)
     if not form.fullmatch(value):
-        raise BadRow(f"{field}: expected {what}, found {value[:60]!r}")
+        raise BadRow(
+            say(
+                "%(field)s: expected %(what)s, found %(found)s",
+                field=field,
+                what=what,
+                found=repr(value[:60]),
+            )
+        )
     return value
 
 
@@ -134,5 +167,13 @@ def integer_field(
     except (TypeError, ValueError):
         number = low - 1
     if not low <= number <= high:
-        raise BadRow(f"{field}: expected a number from {low} to {high}, found {value!r:.60}")
+        raise BadRow(
+            say(
+                "%(field)s: expected a number from %(low)s to %(high)s, found %(found)s",
+                field=field,
+                low=low,
+                high=high,
+                found=f"{value!r:.60}",
+            )
+        )
     return number

@@ -7,6 +7,7 @@ import io
 
 from fleet.rules.inventory import BadRow
 from fleet.rules.inventory_rows import Row
+from fleet.rules.message import foreign, say
 
 COLUMNS = (
     "name",
@@ -49,7 +50,11 @@ def read_csv(text: str) -> list[Row]:
                 rows.append(_row(columns, cells, line))
     except csv.Error as error:
         raise BadRow(
-            f"line {reader.line_num}: expected CSV, found something else: {error}"
+            say(
+                "line %(line)s: expected CSV, found something else: %(found)s",
+                line=reader.line_num,
+                found=foreign(str(error)),
+            )
         ) from None
     return rows
 
@@ -67,19 +72,35 @@ def _columns(cells: list[str], line: int) -> list[str]:
     found = [cell.strip().lower() for cell in cells]
     if strange := [name for name in found if name not in COLUMNS]:
         raise BadRow(
-            f"line {line}: expected columns {', '.join(COLUMNS)}; found {strange[0][:40]!r}"
+            say(
+                "line %(line)s: expected columns %(columns)s; found %(found)s",
+                line=line,
+                columns=", ".join(COLUMNS),
+                found=repr(strange[0][:40]),
+            )
         )
     if missing := [name for name in NEEDED if name not in found]:
-        raise BadRow(f"line {line}: expected a column {missing[0]}, found none; add it to the head")
+        raise BadRow(
+            say(
+                "line %(line)s: expected a column %(column)s, found none; add it to the head",
+                line=line,
+                column=missing[0],
+            )
+        )
     if len(set(found)) != len(found):
-        raise BadRow(f"line {line}: expected each column once")
+        raise BadRow(say("line %(line)s: expected each column once", line=line))
     return found
 
 
 def _row(columns: list[str], cells: list[str], line: int) -> Row:
     if len(cells) != len(columns):
         raise BadRow(
-            f"line {line}: expected {len(columns)} cells, as the head says, found {len(cells)}"
+            say(
+                "line %(line)s: expected %(wanted)s cells, as the head says, found %(found)s",
+                line=line,
+                wanted=len(columns),
+                found=len(cells),
+            )
         )
     row = Row(
         {name: cell.strip() or None for name, cell in zip(columns, cells, strict=True)}, line=line

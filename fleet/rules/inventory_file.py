@@ -17,6 +17,7 @@ import yaml
 from fleet.rules.inventory import BadRow
 from fleet.rules.inventory_csv import is_csv, read_csv
 from fleet.rules.inventory_rows import Row, expand_rows
+from fleet.rules.message import foreign, say
 
 BYTES_MAX = 2 * 1024 * 1024
 ROWS_MAX = 5000
@@ -41,16 +42,27 @@ def read_inventory(text: str, *, numbered: bool = False) -> Inventory:
     Raises BadRow.
     """
     if len(text.encode(errors="surrogatepass")) > BYTES_MAX:
-        raise BadRow(f"expected at most {BYTES_MAX} bytes; split the inventory")
+        raise BadRow(say("expected at most %(most)s bytes; split the inventory", most=BYTES_MAX))
     text = text.removeprefix("\ufeff")
     if is_csv(text):
         return Inventory(nodes=_expanded(_rows("nodes", read_csv(text))))
     found = _parse(text, numbered)
     sections = {"nodes": found} if isinstance(found, list) else found
     if not isinstance(sections, dict) or not sections:
-        raise BadRow(f"expected a list of nodes, or {', '.join(_SECTIONS)} with a list each")
+        raise BadRow(
+            say(
+                "expected a list of nodes, or %(sections)s with a list each",
+                sections=", ".join(_SECTIONS),
+            )
+        )
     if strange := sorted(set(sections) - set(_SECTIONS)):
-        raise BadRow(f"expected {', '.join(_SECTIONS)}, found {strange[0][:40]!r}")
+        raise BadRow(
+            say(
+                "expected %(sections)s, found %(found)s",
+                sections=", ".join(_SECTIONS),
+                found=repr(strange[0][:40]),
+            )
+        )
     read = {name: _rows(name, rows) for name, rows in sections.items()}
     return Inventory(**{**read, "nodes": _expanded(read.get("nodes", []))})
 
@@ -64,9 +76,18 @@ def _rows(name: str, rows: Any) -> list[Mapping[str, Any]]:
     if rows in (None, ""):
         return []
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise BadRow(f"{name}: expected a list of objects, one for each of the {name}")
+        raise BadRow(
+            say("%(field)s: expected a list of objects, one for each of the %(field)s", field=name)
+        )
     if len(rows) > ROWS_MAX:
-        raise BadRow(f"{name}: expected at most {ROWS_MAX}, found {len(rows)}; split the inventory")
+        raise BadRow(
+            say(
+                "%(field)s: expected at most %(most)s, found %(found)s; split the inventory",
+                field=name,
+                most=ROWS_MAX,
+                found=len(rows),
+            )
+        )
     return rows
 
 
@@ -78,7 +99,9 @@ def _parse(text: str, numbered: bool = False) -> Any:
         try:  # JSON is most of the time meant, and read faster; YAML's own short forms begin alike
             return json.loads(text, object_pairs_hook=_unique)
         except RecursionError:
-            raise BadRow("expected lists and objects of a few levels, found too many") from None
+            raise BadRow(
+                say("expected lists and objects of a few levels, found too many")
+            ) from None
         except ValueError as error:
             if isinstance(error, BadRow):
                 raise
@@ -90,15 +113,27 @@ def _parse_yaml(text: str) -> Any:
         return _document(yaml.parse(text, Loader=_LOADER))
     except (yaml.YAMLError, UnicodeEncodeError) as error:
         mark = getattr(error, "problem_mark", None)
-        where = f"line {mark.line + 1}: " if mark else ""
-        what = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise BadRow(f"{where}expected YAML or JSON, found something else: {what}") from None
+        what = foreign(getattr(error, "problem", None) or str(error).splitlines()[0])
+        if mark is None:
+            why = say("expected YAML or JSON, found something else: %(found)s", found=what)
+        else:
+            why = say(
+                "line %(line)s: expected YAML or JSON, found something else: %(found)s",
+                line=mark.line + 1,
+                found=what,
+            )
+        raise BadRow(why) from None
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise BadRow(f"expected each key once, found one twice beside {pairs[0][0][:40]!r}")
+        raise BadRow(
+            say(
+                "expected each key once, found one twice beside %(key)s",
+                key=repr(pairs[0][0][:40]),
+            )
+        )
     return found
 
 
@@ -107,23 +142,41 @@ def _document(events: Iterator[Any]) -> Any:
         if not isinstance(event, yaml.StreamStartEvent | yaml.DocumentStartEvent):
             break
     if isinstance(event, yaml.StreamEndEvent):
-        raise BadRow("expected an inventory, found an empty file")
+        raise BadRow(say("expected an inventory, found an empty file"))
     found = _value(event, events, _DEPTH_MAX)
     if any(isinstance(event, yaml.DocumentStartEvent) for event in events):
-        raise BadRow("expected one document, found more after ---")
+        raise BadRow(say("expected one document, found more after ---"))
     return found
 
 
 def _value(event: Any, events: Iterator[Any], depth: int) -> Any:
     line = event.start_mark.line + 1
     if isinstance(event, yaml.AliasEvent):
-        raise BadRow(f"line {line}: expected plain values, found an alias (*{event.anchor[:40]})")
+        raise BadRow(
+            say(
+                "line %(line)s: expected plain values, found an alias (*%(name)s)",
+                line=line,
+                name=foreign(event.anchor[:40]),
+            )
+        )
     if event.tag is not None:
-        raise BadRow(f"line {line}: expected plain values, found a tag ({event.tag[:40]})")
+        raise BadRow(
+            say(
+                "line %(line)s: expected plain values, found a tag (%(name)s)",
+                line=line,
+                name=foreign(event.tag[:40]),
+            )
+        )
     if isinstance(event, yaml.ScalarEvent):
         return None if event.value in {"", "~", "null"} and event.implicit[0] else event.value
     if depth == 0:
-        raise BadRow(f"line {line}: expected at most {_DEPTH_MAX} levels of lists and objects")
+        raise BadRow(
+            say(
+                "line %(line)s: expected at most %(most)s levels of lists and objects",
+                line=line,
+                most=_DEPTH_MAX,
+            )
+        )
     if isinstance(event, yaml.SequenceStartEvent):
         return _list(events, depth - 1)
     return _mapping(events, depth - 1, line)
@@ -141,9 +194,15 @@ def _mapping(events: Iterator[Any], depth: int, begins: int) -> Row:
     while not isinstance(event := next(events), yaml.MappingEndEvent):
         line = event.start_mark.line + 1
         if not isinstance(event, yaml.ScalarEvent) or event.tag is not None:
-            raise BadRow(f"line {line}: expected a plain word as a key")
+            raise BadRow(say("line %(line)s: expected a plain word as a key", line=line))
         if (key := event.value) in found:
-            raise BadRow(f"line {line}: expected each key once, found {key[:40]!r} again")
+            raise BadRow(
+                say(
+                    "line %(line)s: expected each key once, found %(key)s again",
+                    line=line,
+                    key=repr(key[:40]),
+                )
+            )
         found.lines[key] = line
         found[key] = _value(next(events), events, depth)
     return found

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fleet.rules.message import foreign, said, say
 from fleet.rules.nodeset import NodesetError, parse_nodeset
 
 
 class Row(dict[str, Any]):
     """The fields of one row. `line`: where it begins; `lines`: field to its line; 0 where nobody counted.
 
-    `problem` says why a row that names many nodes could not be taken apart; such a row is refused.
+    `problem`, a stored sentence, says why a row that names many nodes could not be taken apart; such a row is refused.
     """
 
     line: int = 0
@@ -27,7 +28,7 @@ def line_of(row: Mapping[str, Any] | None, why: str = "") -> int:
     """Return the line that a refusal (`field: what was expected`) is about; 0 when it is not known."""
     if not isinstance(row, Row):
         return 0
-    return row.lines.get(why.partition(":")[0], row.line)
+    return row.lines.get(said(why).partition(":")[0], row.line)
 
 
 def expand_rows(rows: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -46,19 +47,24 @@ def _expand(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     try:
         names, addresses = parse_nodeset(name)[0], _addresses(address)
     except NodesetError as error:
-        return [_refused(row, f"name: {error}")]
+        return [_refused(row, say("%(field)s: %(why)s", field="name", why=error.sentence))]
     if len(names) != len(addresses):
         return [
             _refused(
                 row,
-                f"address: expected a range of {len(names)} addresses for the {len(names)} names of {name[:40]}, "
-                f"found {len(addresses)}",
+                say(
+                    "address: expected a range of %(n)s addresses for the %(n)s names of %(name)s, found %(found)s",
+                    n=len(names),
+                    name=foreign(name[:40]),
+                    found=len(addresses),
+                ),
             )
         ]
     if row.get("host_key"):
         return [
             _refused(
-                row, "host_key: expected none, each machine has its own; name nodes one by one"
+                row,
+                say("host_key: expected none, each machine has its own; name nodes one by one"),
             )
         ]
     return [
@@ -70,7 +76,7 @@ def _addresses(text: str) -> list[str]:
     try:
         return parse_nodeset(text)[0]
     except NodesetError as error:
-        raise NodesetError(f"in address: {error}") from None
+        raise NodesetError(say("in address: %(why)s", why=error.sentence)) from None
 
 
 def _like(row: Mapping[str, Any], **fields: Any) -> Row:

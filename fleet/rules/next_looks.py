@@ -66,6 +66,7 @@ _STACKS = Look(say("Where a rank that hangs stands"), "py-spy dump --pid PID")
 _MEMORY = Look(say("Memory of the host"), "free -g && numactl -H")
 _PCIE = Look(say("Width and speed of the PCIe link"), "lspci -vv | grep -E 'LnkCap|LnkSta'")
 _SEL = Look(say("The board's own event log"), "ipmitool sel elist")
+_TIME = Look(say("Which time servers the clock follows"), "chronyc sources -v")
 _AGAIN = say("The whole output again, written to a file")
 
 # Kind and id of a finding, as expressions; every row that fits adds its looks.
@@ -92,10 +93,18 @@ _BY_FINDING: tuple[tuple[str, str, tuple[Look, ...]], ...] = (
     ("nvidia-smi", r"nvlink_down|no_links_read", (_NVLINK, _FABRIC, _XID)),
     ("nvidia-smi", r"throttled|.*clock.*", (_CLOCKS,)),
     ("nvidia-smi", r"ecc.*|remap.*|retired.*", (_ECC, _XID)),
+    ("nvidia-smi", r"fabric_not_ready", (_FABRIC, _NVLINK)),
+    ("nvidia-smi", r"inforom", (_XID,)),
+    ("topo", r"nvlink_missing", (_NVLINK, _FABRIC, _XID)),
     ("topo", r"nic_far|uneven|.*numa.*", (_TOPO, _PCIE)),
     ("fabric", r"port_.*|link_down|no_active_port|no_carrier|netdev_down", (_PORTS, _LINK)),
     ("fabric", r"no_nvme|disk_.*|dev_shm.*", (_DISKS,)),
     ("fabric", r".*gid.*", (_GIDS,)),
+    ("host", r"clock.*", (_TIME,)),
+    ("host", r"count.*", (_COUNTERS, _LINK)),
+    ("host", r"fio_failed", (_DISKS,)),
+    ("host", r"node_without_memory|cpus_offline|no_numa", (_MEMORY,)),
+    ("host", r"packet.*|no_answer", (_NETS, _PORTS)),
     ("ib-write-bw", r"completion_error|port_down|no_context|link.*", (_PORTS, _LINK, _COUNTERS)),
     ("ib-write-bw", r"mib_unit|below_asked.*|sides_differ|outlier", (_WIRE, _COUNTERS)),
     ("vllm-log", r"kv_.*|gpu_not_free|oom.*|cuda_oom.*", (_APPS,)),

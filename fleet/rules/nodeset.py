@@ -8,6 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from fleet.execution.message import SentenceError
+from fleet.rules.message import say
+
 ALL = "all"
 NAMES_MAX = 4096
 TEXT_MAX = 4000
@@ -19,8 +22,8 @@ _PART = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?", re.ASCII)
 _NUMBERED = re.compile(r"(.*?)(\d{1,6})", re.ASCII)
 
 
-class NodesetError(ValueError):
-    """A selection that cannot be read; the message says which word and what was expected."""
+class NodesetError(SentenceError, ValueError):
+    """A selection that cannot be read; a stored sentence says which word and what was expected."""
 
 
 def parse_nodeset(text: str) -> tuple[list[str], list[str]]:
@@ -29,7 +32,13 @@ def parse_nodeset(text: str) -> tuple[list[str], list[str]]:
     Raises NodesetError.
     """
     if len(text) > TEXT_MAX:
-        raise NodesetError(f"expected at most {TEXT_MAX} characters, found {len(text)}")
+        raise NodesetError(
+            say(
+                "expected at most %(most)s characters, found %(found)s",
+                most=TEXT_MAX,
+                found=len(text),
+            )
+        )
     taken: dict[str, None] = {}
     left: dict[str, None] = {}
     count = 0
@@ -39,9 +48,13 @@ def parse_nodeset(text: str) -> tuple[list[str], list[str]]:
             into[name] = None
             count += 1  # a name that comes twice too: `[1,1][1,1]...` is few names in endless time
             if count > NAMES_MAX:
-                raise NodesetError(f"expected at most {NAMES_MAX} names; select fewer")
+                raise NodesetError(
+                    say("expected at most %(most)s names; select fewer", most=NAMES_MAX)
+                )
     if not taken:
-        raise NodesetError("expected node names, ranges like h100-[001-008], or all; found nothing")
+        raise NodesetError(
+            say("expected node names, ranges like h100-[001-008], or all; found nothing")
+        )
     return list(taken), list(left)
 
 
@@ -66,11 +79,16 @@ def _words(text: str) -> Iterator[str]:
         word = found[0] if found else ""
         if not word:
             if text[at] not in ", \t\r\n":
-                raise NodesetError(f"expected names, ranges or all; found {text[at : at + 20]!r}")
+                raise NodesetError(
+                    say(
+                        "expected names, ranges or all; found %(found)s",
+                        found=repr(text[at : at + 20]),
+                    )
+                )
             at += 1
             continue
         if word.count("[") > _LONGEST_NAME:
-            raise NodesetError(f"expected a node name, found {word[:40]!r}")
+            raise _no_name(word)
         yield word
         at += len(word)
 
@@ -79,7 +97,7 @@ def _expand(word: str) -> Iterator[str]:
     bracket = _BRACKET.search(word)
     if bracket is None:
         if not _NAME.fullmatch(word):
-            raise NodesetError(f"expected a node name, found {word[:40]!r}")
+            raise _no_name(word)
         yield word
         return
     head, tail = word[: bracket.start()], word[bracket.end() :]
@@ -87,14 +105,30 @@ def _expand(word: str) -> Iterator[str]:
         yield from _expand(f"{head}{number}{tail}")
 
 
+def _no_name(word: str) -> NodesetError:
+    return NodesetError(say("expected a node name, found %(found)s", found=repr(word[:40])))
+
+
 def _numbers(text: str, word: str) -> Iterator[str]:
     for part in text.split(","):
         found = _PART.fullmatch(part.strip())
         if found is None:
-            raise NodesetError(f"expected numbers or a range in {word[:40]!r}, found {part[:20]!r}")
+            raise NodesetError(
+                say(
+                    "expected numbers or a range in %(word)s, found %(found)s",
+                    word=repr(word[:40]),
+                    found=repr(part[:20]),
+                )
+            )
         first, last, width = int(found[1]), int(found[2] or found[1]), len(found[1])
         if last < first or last - first >= NAMES_MAX:
-            raise NodesetError(f"expected a rising range in {word[:40]!r}, found {part[:20]!r}")
+            raise NodesetError(
+                say(
+                    "expected a rising range in %(word)s, found %(found)s",
+                    word=repr(word[:40]),
+                    found=repr(part[:20]),
+                )
+            )
         for number in range(first, last + 1):
             yield f"{number:0{width}d}"
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fleet.rules.inventory import BadRow, integer_field, text_field
+from fleet.rules.message import foreign, say
 from fleet.rules.nodeset import NodesetError, parse_nodeset
 
 TONES = ("p51", "p52", "pds")
@@ -60,14 +61,14 @@ class NodeSeat:
 def check_pool(row: Mapping[str, Any]) -> PoolRow:
     """Return the row as a PoolRow. Raises BadRow, also when the shape and the cards do not agree."""
     _demand_known(row, _POOL_FIELDS)
-    slug = text_field(row, "slug", _SLUG, "lower-case letters, digits and -")
-    shape = text_field(row, "shape", _SHAPE, "a shape as PP2 x TP8").replace(" x ", " × ")
+    slug = text_field(row, "slug", _SLUG, say("lower-case letters, digits and -"))
+    shape = text_field(row, "shape", _SHAPE, say("a shape as PP2 x TP8")).replace(" x ", " × ")
     tone = text_field(row, "tone", re.compile("|".join((*TONES, SPARE_TONE, ""))),
-                      f"one of {', '.join((*TONES, SPARE_TONE))}")  # fmt: skip
+                      say("one of %(words)s", words=", ".join((*TONES, SPARE_TONE))))  # fmt: skip
     promised = row.get("promised_units")
     found = PoolRow(
         slug=slug,
-        name=text_field(row, "name", _WORDS, "a name of up to 64 characters", default=slug),
+        name=text_field(row, "name", _WORDS, say("a name of up to 64 characters"), default=slug),
         shape=shape,
         unit_nodes=integer_field(row, "unit_nodes", 1, 64, default=1),
         unit_gpus=integer_field(row, "unit_gpus", 1, 1024, default=8),
@@ -85,12 +86,22 @@ def check_unit(row: Mapping[str, Any]) -> UnitRow:
     _demand_known(row, _UNIT_FIELDS)
     nodes = _names(row.get("nodes"))
     if not isinstance(nodes, list) or not nodes or not all(isinstance(n, str) for n in nodes):
-        raise BadRow(f"nodes: expected the names of its nodes in order, found {nodes!r:.60}")
+        raise BadRow(
+            say(
+                "nodes: expected the names of its nodes in order, found %(found)s",
+                found=f"{nodes!r:.60}",
+            )
+        )
     if twice := [name for name, count in Counter(nodes).items() if count > 1]:
-        raise BadRow(f"nodes: {twice[0][:64]} is named twice; a unit has each node once")
+        raise BadRow(
+            say(
+                "nodes: %(name)s is named twice; a unit has each node once",
+                name=foreign(twice[0][:64]),
+            )
+        )
     return UnitRow(
-        name=text_field(row, "name", UNIT_NAME, "lower-case letters, digits and -"),
-        pool=text_field(row, "pool", _SLUG, "the slug of a pool"),
+        name=text_field(row, "name", UNIT_NAME, say("lower-case letters, digits and -")),
+        pool=text_field(row, "pool", _SLUG, say("the slug of a pool")),
         nodes=tuple(nodes),
     )
 
@@ -109,7 +120,7 @@ def _names(found: Any) -> Any:
             )
         ]
     except NodesetError as error:
-        raise BadRow(f"nodes: {error}") from None
+        raise BadRow(say("%(field)s: %(why)s", field="nodes", why=error.sentence)) from None
 
 
 def unit_problems(
@@ -149,26 +160,41 @@ def _own_problem(
 ) -> str:
     pool = pools.get(unit.pool)
     if pool is None or pool.is_spare:
-        known = (
-            ", ".join(sorted(slug for slug, pool in pools.items() if not pool.is_spare)) or "none"
+        known = ", ".join(sorted(slug for slug, pool in pools.items() if not pool.is_spare))
+        return say(
+            "pool: expected one that holds units (%(known)s), found %(found)s",
+            known=known or say("none"),
+            found=unit.pool,
         )
-        return f"pool: expected one that holds units ({known}), found {unit.pool}"
     for name in unit.nodes:
         if name not in nodes:
-            return f"nodes: no node is called {name[:64]}; add it to the nodes of the file"
+            return say(
+                "nodes: no node is called %(name)s; add it to the nodes of the file",
+                name=foreign(name[:64]),
+            )
         if nodes[name].is_retired:
-            return f"nodes: {name} is retired; name another node"
+            return say("nodes: %(name)s is retired; name another node", name=name)
         if claims[name] > 1:
-            return f"nodes: {name} is named by {claims[name]} units; a node belongs to one"
+            return say(
+                "nodes: %(name)s is named by %(n)s units; a node belongs to one",
+                name=name,
+                n=claims[name],
+            )
     if len(unit.nodes) != pool.unit_nodes:
-        return (
-            f"nodes: expected {pool.unit_nodes}, as pool {pool.slug} says, found {len(unit.nodes)}"
+        return say(
+            "nodes: expected %(wanted)s, as pool %(pool)s says, found %(found)s",
+            wanted=pool.unit_nodes,
+            pool=pool.slug,
+            found=len(unit.nodes),
         )
     gpus = sum(nodes[name].gpus for name in unit.nodes)
     if gpus != pool.unit_gpus:
-        return (
-            f"nodes: expected {pool.unit_gpus} GPU together, as pool {pool.slug} says, found {gpus}; "
-            "correct unit_gpus of the pool or gpus of the nodes"
+        return say(
+            "nodes: expected %(wanted)s GPU together, as pool %(pool)s says, found %(found)s; "
+            "correct unit_gpus of the pool or gpus of the nodes",
+            wanted=pool.unit_gpus,
+            pool=pool.slug,
+            found=gpus,
         )
     return ""
 
@@ -177,7 +203,11 @@ def _taken(unit: UnitRow, nodes: Mapping[str, NodeSeat], moving: Collection[str]
     for name in unit.nodes:
         owner = nodes[name].unit
         if owner and owner != unit.name and owner not in moving:
-            return f"nodes: {name} belongs to {owner}; give that unit other nodes in the same file"
+            return say(
+                "nodes: %(name)s belongs to %(owner)s; give that unit other nodes in the same file",
+                name=name,
+                owner=owner,
+            )
     return ""
 
 
@@ -186,7 +216,11 @@ def _demand_agreeing(pool: PoolRow) -> None:
         return
     if pool.unit_gpus % pool.unit_nodes:
         raise BadRow(
-            f"unit_gpus: expected a multiple of unit_nodes ({pool.unit_nodes}), found {pool.unit_gpus}"
+            say(
+                "unit_gpus: expected a multiple of unit_nodes (%(nodes)s), found %(found)s",
+                nodes=pool.unit_nodes,
+                found=pool.unit_gpus,
+            )
         )
     degrees = [int(text) for text in _DEGREE.findall(pool.shape)]
     ranks = 1
@@ -194,17 +228,34 @@ def _demand_agreeing(pool: PoolRow) -> None:
         ranks *= degree
     if degrees and ranks != pool.unit_gpus:
         raise BadRow(
-            f"unit_gpus: expected {ranks}, the ranks of {pool.shape}, found {pool.unit_gpus}"
+            say(
+                "unit_gpus: expected %(ranks)s, the ranks of %(shape)s, found %(found)s",
+                ranks=ranks,
+                shape=pool.shape,
+                found=pool.unit_gpus,
+            )
         )
 
 
 def _demand_known(row: Mapping[str, Any], known: Collection[str]) -> None:
     if strange := sorted(set(row) - set(known)):
-        raise BadRow(f"{strange[0][:40]}: expected only {', '.join(sorted(known))}")
+        raise BadRow(
+            say(
+                "%(field)s: expected only %(known)s",
+                field=foreign(strange[0][:40]),
+                known=", ".join(sorted(known)),
+            )
+        )
 
 
 def _truth(row: Mapping[str, Any], field: str) -> bool:
     value = str(row.get(field) or "false").lower()
     if value not in {"true", "false", "yes", "no"}:
-        raise BadRow(f"{field}: expected true or false, found {value[:20]!r}")
+        raise BadRow(
+            say(
+                "%(field)s: expected true or false, found %(found)s",
+                field=field,
+                found=repr(value[:20]),
+            )
+        )
     return value in {"true", "yes"}

@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 
 from fleet.execution.models import Host
 from fleet.models import Fact, Hold, Node
+from fleet.rules.message import said
 from fleet.rules.nodeset import ALL, NodesetError, parse_nodeset
 from fleet.rules.refusals import Refused
 
@@ -22,7 +23,9 @@ def nodes_selected(text: str) -> list[Node]:
     try:
         taken, left = parse_nodeset(text)
     except NodesetError as error:
-        raise Refused(_("The selection cannot be read: %(why)s.") % {"why": error}) from error
+        raise Refused(
+            _("The selection cannot be read: %(why)s.") % {"why": said(error.sentence, _)}
+        ) from error
     known = {node.name: node for node in Node.objects.exclude(state=Node.State.RETIRED)}
     if ALL in taken:
         taken = list(known)

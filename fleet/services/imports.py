@@ -19,7 +19,7 @@ from fleet.doorbell import ring
 from fleet.models import InventoryImport, Node, NodeMiss
 from fleet.rules.inventory import BadRow
 from fleet.rules.inventory_file import Inventory, read_inventory
-from fleet.rules.message import say
+from fleet.rules.message import said, say
 from fleet.rules.missing import PROPOSED, judge_missing
 from fleet.rules.refusals import Conflict, NeedsReason, Refused
 from fleet.selectors.inventory import digest_of, fleet_digest, missing_nodes
@@ -120,7 +120,7 @@ def node_add(*, row: Mapping[str, Any], actor: Actor, user: Any = None) -> Node:
         )
     done = inventory_import([row], origin="real", actor=actor, user=user)
     for _name, why in done.refused:
-        raise Refused(why)
+        raise Refused(said(why, _))
     return Node.objects.get(host__name=name)
 
 
@@ -131,7 +131,8 @@ def _inventory(text: str) -> Inventory:
         return read_inventory(text, numbered=True)
     except BadRow as error:
         raise Refused(
-            _("The file is no inventory: %(why)s. Mend it and read it again.") % {"why": error}
+            _("The file is no inventory: %(why)s. Mend it and read it again.")
+            % {"why": said(error.sentence, _)}
         ) from None
 
 

@@ -65,7 +65,7 @@ class Imported:
 
     @property
     def refused(self) -> list[tuple[str, str]]:
-        """Names that were refused, and why."""
+        """Names that were refused, and why: a stored sentence."""
         return [(one.name, one.why) for one in self.changes if one.outcome == REFUSED]
 
     def refuse(
@@ -102,7 +102,7 @@ def inventory_import(
             good.append(check_row(raw, cidrs=settings.NODE_CIDRS, own=own))
             written.append(raw)
         except BadRow as error:
-            done.refuse("node", raw.get("name"), str(error), raw)
+            done.refuse("node", raw.get("name"), error.sentence, raw)
     known = _locked([row.name for row in good])
     kept = {} if repin else nodes_kept([node.pk for node in known.values()])
     contradicts, seats = _contradictions(good), _seats(known)
@@ -173,15 +173,21 @@ def _contradictions(rows: list[NodeRow]) -> dict[int, str]:
         owner = taken.setdefault((row.address, row.port), row.name)
         leaf = leaves.setdefault(row.rack, row.leaf)
         if row.name in others:
-            problems[number] = "name: a host that is no node has it; a node needs another name"
+            problems[number] = say("name: a host that is no node has it; a node needs another name")
         elif row.name in names:
-            problems[number] = "name: expected once in a file; an earlier row has it"
+            problems[number] = say("name: expected once in a file; an earlier row has it")
         elif owner != row.name:
-            problems[number] = (
-                f"address: {row.address}:{row.port} is {owner}; a machine is one node"
+            problems[number] = say(
+                "address: %(address)s is %(owner)s; a machine is one node",
+                address=f"{row.address}:{row.port}",
+                owner=owner,
             )
         elif leaf != row.leaf:
-            problems[number] = f"leaf: rack {row.rack} hangs on leaf {leaf} in an earlier row"
+            problems[number] = say(
+                "leaf: rack %(rack)s hangs on leaf %(leaf)s in an earlier row",
+                rack=row.rack,
+                leaf=leaf,
+            )
         names.add(row.name)
     return problems
 
@@ -195,10 +201,18 @@ def _seats(known: Mapping[str, Node]) -> dict[int, Member]:
 def _served(node: Node, seat: Member | None, row: NodeRow) -> str:
     """Say why a node cannot change while it is in a unit, or while a launch runs on it; empty when it can."""
     if seat and node.gpu_count != row.gpus:
-        return f"gpus: {seat.replica} counts on {node.gpu_count}, found {row.gpus}; give it other nodes first"
+        return say(
+            "gpus: %(unit)s counts on %(wanted)s, found %(found)s; give it other nodes first",
+            unit=str(seat.replica),
+            wanted=node.gpu_count,
+            found=row.gpus,
+        )
     now = (node.host.address, node.host.port, node.host.user)
     if seat and seat.is_reserved and now != (row.address, row.port, row.user):
-        return f"address, ssh_port, user: a launch of {seat.replica} has the node; stop it first"
+        return say(
+            "address, ssh_port, user: a launch of %(unit)s has the node; stop it first",
+            unit=str(seat.replica),
+        )
     return ""
 
 
@@ -213,10 +227,16 @@ def _apply(
 ) -> str:
     """Change one node that is known, unless `keepers` are open about it; return why it is refused, else empty."""
     if node.state == Node.State.RETIRED and not repin:
-        return "name: a node of this name was retired, which is for good; name the machine anew"
+        return say(
+            "name: a node of this name was retired, which is for good; name the machine anew"
+        )
     wanted = _wanted(node, row, repin)
     if node.origin != origin and any(wanted):
-        return f"name: a {node.origin} node has it already; a {origin} node needs another name"
+        return say(
+            "name: a %(there)s node has it already; a %(here)s node needs another name",
+            there=node.origin,
+            here=origin,
+        )
     if keepers and any(wanted):
         before, after = _told(node, *wanted)
         who = say("held by %(who)s, left as it is", who=", ".join(keepers))

@@ -99,15 +99,17 @@ def _pools_import(inventory: Inventory, actor: Actor, user: Any, done: Imported)
 
 def _pool_problem(row: PoolRow, now: Pool | None) -> str:
     if row.is_spare and Pool.objects.filter(is_spare=True).exclude(slug=row.slug).exists():
-        return "spare: expected one spare pool, and there is one already"
+        return say("spare: expected one spare pool, and there is one already")
     if now is None or not now.replicas.exists():
         return ""
     size = (now.unit_nodes, now.unit_gpus, now.is_spare)
     if size == (row.unit_nodes, row.unit_gpus, row.is_spare):
         return ""
-    return (
-        f"unit_nodes, unit_gpus: the pool has units of {now.unit_nodes} nodes and {now.unit_gpus} GPU; "
-        "make another pool for units of another size"
+    return say(
+        "unit_nodes, unit_gpus: the pool has units of %(nodes)s nodes and %(gpus)s GPU; "
+        "make another pool for units of another size",
+        nodes=now.unit_nodes,
+        gpus=now.unit_gpus,
     )
 
 
@@ -195,14 +197,19 @@ def _stuck(
     if replica is None:
         return ""
     if replica.pool.slug != unit.pool:
-        return (
-            f"pool: it is a unit of {replica.pool.slug}; a unit of another pool needs another name"
+        return say(
+            "pool: it is a unit of %(pool)s; a unit of another pool needs another name",
+            pool=replica.pool.slug,
         )
     if now == unit.nodes:
         return ""
     is_reserved = replica.members.filter(is_reserved=True, released_at=None).exists()
     if is_reserved or replica.state not in _MOVABLE:
-        return f"nodes: it is {replica.state} on {', '.join(now)}; stop it before its nodes change"
+        return say(
+            "nodes: it is %(state)s on %(nodes)s; stop it before its nodes change",
+            state=str(replica.state),
+            nodes=", ".join(now),
+        )
     return ""
 
 
@@ -282,11 +289,13 @@ def _checked(
         try:
             row = check(raw)
             if getattr(row, key) in good:
-                raise BadRow(f"{key}: expected once in a file; an earlier row has it")
+                raise BadRow(
+                    say("%(field)s: expected once in a file; an earlier row has it", field=key)
+                )
             good[getattr(row, key)] = row
             tried.rows[kind, getattr(row, key)] = raw
         except BadRow as error:
-            tried.refuse(kind, raw.get(key), str(error), raw)
+            tried.refuse(kind, raw.get(key), error.sentence, raw)
     return list(good.values())
 
 

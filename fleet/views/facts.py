@@ -59,7 +59,7 @@ def _names(text: str) -> tuple[set[str] | None, str]:
     try:
         taken, left = parse_nodeset(text)
     except NodesetError as error:
-        return None, str(error)
+        return None, said(error.sentence, _)
     return (None if taken == ["all"] and not left else set(taken) - set(left)), ""
 
 

@@ -111,11 +111,12 @@ def _rows(found: InventoryImport) -> Iterable[Row]:
 def _change_rows(change: dict[str, Any], is_applied: bool) -> Iterable[Row]:
     mark, kind = mark_of("row", change["outcome"]), _KINDS[change["kind"]]
     if change["outcome"] == REFUSED:
-        field, colon, why = change["why"].partition(": ")
+        whole = said(change["why"], _)
+        field, colon, why = whole.partition(": ")
         is_field = colon and " " not in field.replace(", ", "")
         yield Row(
             mark, change["name"], kind, field if is_field else "", "", "",
-            why if is_field else change["why"], change["line"],
+            why if is_field else whole, change["line"],
         )  # fmt: skip
         return
     result = _("applied") if is_applied else _("will apply")

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
+from fleet.rules.message import said
 from fleet.rules.node_filter import Named, parse_filter
 from fleet.rules.nodeset import NodesetError
 from fleet.rules.policy import may
@@ -86,7 +88,7 @@ def _filtered(rows: list[NodeRow], text: str) -> tuple[list[NodeRow], str]:
     try:
         passes = parse_filter(text)
     except NodesetError as error:
-        return rows, str(error)
+        return rows, said(error.sentence, _)
     return [row for row in rows if passes(_named(row))], ""
 
 

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from fleet.readings.kinds import READERS, read_as
 from fleet.readings.report import Report
+from tests.readings.host_texts import HOST
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = ("nccl-tests", "ib-write-bw", "metrics", "bench")
@@ -38,6 +39,8 @@ def read(kind: str, raw: bytes) -> Report:
 
 
 def samples(shared_dir: Path, kind: str) -> list[tuple[str, bytes]]:
+    if kind == "host":  # the corpus has none
+        return [(variant.name, variant.text.encode()) for variant in HOST]
     places = sorted((shared_dir / "corpus" / kind).glob("*.txt"))
     assert places
     return [(place.stem, place.read_bytes()) for place in places]

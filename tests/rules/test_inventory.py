@@ -2,6 +2,7 @@ import pytest
 
 from fleet.rules.hostkeys import fingerprint, key_problem
 from fleet.rules.inventory import BadRow, check_address, check_row
+from fleet.rules.message import said
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB"
 ROW = {"name": "h100-001", "address": "10.40.0.1", "user": "fleet", "leaf": 1, "rack": "R01"}
@@ -50,6 +51,18 @@ def test_the_console_is_no_node():
 def test_a_hostile_or_broken_field_is_refused_by_name(field, value):
     with pytest.raises(BadRow, match=f"^{field}"):
         check_row({**ROW, field: value}, cidrs=CIDRS)
+
+
+def test_a_refusal_is_a_sentence_for_readers_of_other_languages():
+    german = {
+        "%(field)s: expected %(what)s, found %(found)s": "%(field)s: statt %(found)s: %(what)s",
+        "a login name": "ein Anmeldename",
+    }
+    with pytest.raises(BadRow) as refused:
+        check_row({**ROW, "user": "root;id"}, cidrs=CIDRS)
+    assert str(refused.value) == "user: expected a login name, found 'root;id'"
+    told = said(refused.value.sentence, lambda words: german.get(words, words))
+    assert told == "user: statt 'root;id': ein Anmeldename"
 
 
 def test_a_good_row_gets_its_defaults():

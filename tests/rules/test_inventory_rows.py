@@ -6,6 +6,7 @@ from fleet.rules.inventory import BadRow
 from fleet.rules.inventory_export import write_csv, write_yaml
 from fleet.rules.inventory_file import ROWS_MAX, Inventory, read_inventory
 from fleet.rules.inventory_rows import line_of
+from fleet.rules.message import said
 from fleet.rules.missing import BLOCKED, KEPT, PROPOSED, judge_missing
 from fleet.rules.placement import check_unit
 
@@ -79,7 +80,7 @@ def test_a_row_of_many_nodes_is_one_row_for_each():
 )  # fmt: skip
 def test_a_range_that_cannot_be_taken_apart_says_why(row, told):
     (found,) = read_inventory(f"- {row}", numbered=True).nodes
-    assert found.problem.startswith(told)
+    assert said(found.problem).startswith(told)
     assert line_of(found) == 1
 
 

@@ -1,6 +1,7 @@
 import pytest
 
 from fleet.rules.inventory import BadRow
+from fleet.rules.message import said
 from fleet.rules.placement import NodeSeat, UnitRow, check_pool, check_unit, unit_problems
 
 POOL = {"slug": "glm52", "shape": "PP2 x TP8", "unit_nodes": "2", "unit_gpus": "16"}
@@ -9,7 +10,8 @@ NODES = {f"gpu0{n}": NodeSeat(8) for n in range(1, 7)}
 
 
 def problems(*units: UnitRow, pools=POOLS, nodes=NODES, stuck=()) -> dict[str, str]:
-    return unit_problems(units, pools, nodes, dict(stuck))
+    found = unit_problems(units, pools, nodes, dict(stuck))
+    return {name: said(why) for name, why in found.items()}
 
 
 def unit(number: int, *nodes: str, pool: str = "glm52") -> UnitRow:

@@ -5,6 +5,7 @@ from fleet.execution.remote_errors import HostKeyChanged
 from fleet.execution.results import host_key_seen
 from fleet.models import Hold, KeyChange, TrailEntry
 from fleet.rules.hostkeys import fingerprint
+from fleet.rules.message import said
 from fleet.rules.refusals import Conflict, NeedsReason, NotAllowed
 from fleet.selectors.nodes import placeable
 from fleet.services.hosts import host_key_accept, host_key_keep, host_key_sign, host_key_withdraw
@@ -210,7 +211,7 @@ def test_a_bad_row_does_not_block_the_others():
     rows = [{**ROW, "name": "h100-002; rm -rf /"}, ROW, {**ROW, "name": "x", "address": "8.8.8.8"}]
     done = inventory_import(rows, origin="real", actor=make_actor("dana"))
     assert done.added == ["h100-001"]
-    assert [why.split(":")[0] for _, why in done.refused] == ["name", "address"]
+    assert [said(why).split(":")[0] for _, why in done.refused] == ["name", "address"]
 
 
 def test_only_an_admin_imports():

@@ -9,6 +9,7 @@ from django.core.management import CommandError, call_command
 from fleet.execution.models import Host
 from fleet.models import Member, Node, Pool, Replica, TrailEntry
 from fleet.rules.inventory_file import Inventory
+from fleet.rules.message import said
 from fleet.rules.refusals import NotAllowed
 from fleet.services.placement import fleet_import
 from tests.factories import make_actor, make_node, make_person, make_pool, make_replica
@@ -46,7 +47,7 @@ def members(name: str) -> list[str]:
 
 
 def why(done) -> dict[str, str]:
-    return dict(done.refused)
+    return {name: said(words) for name, words in done.refused}
 
 
 def test_a_file_makes_the_whole_fleet_and_the_trail_tells_each_piece():
@@ -210,6 +211,8 @@ class TestCommand:
         assert [one["name"] for one in told["changes"] if one["outcome"] == "refused"] == [
             "glm52-r1"
         ]
+        refused = next(one for one in told["changes"] if one["outcome"] == "refused")
+        assert refused["why"].startswith("nodes: no node is called gpu09; add it")
 
     @pytest.mark.parametrize("text", ["", "{}", "[1]", "\0", "nodes: *x", "hosts: []"])
     def test_a_file_that_is_no_inventory_is_wrong_use(self, tmp_path, text):

@@ -13,6 +13,7 @@ from django.core.management.base import BaseCommand, CommandError
 from fleet.lab.node import Lab
 from fleet.lab.place import lab_directory
 from fleet.rules.inventory import BadRow, read_rows
+from fleet.rules.message import said
 from fleet.rules.refusals import Conflict
 from fleet.services.seed import fleet_seed, matrix_seed, people_seed
 from fleet.services.trail import command_actor
@@ -41,7 +42,7 @@ class Command(BaseCommand):
         actor = command_actor("seed")
         done = fleet_seed(rows, actor=actor)
         for name, why in done.refused:
-            self.stderr.write(f"{name}: {why}")
+            self.stderr.write(f"{name}: {said(why)}")
         sealed = releases_seed()
         self.stdout.write(
             f"nodes: {len(done.added)} added, {len(done.changed)} changed, "

@@ -48,7 +48,7 @@ class Command(BaseCommand):
             ) from None
         for change in done.changes:
             if change.outcome == REFUSED:
-                self.stderr.write(f"! {_WORDS[change.kind]} {change.name}: {change.why}")
+                self.stderr.write(f"! {_WORDS[change.kind]} {change.name}: {said(change.why)}")
             elif not as_json and change.outcome != EQUAL:
                 self.stdout.write(_line(change))
         self.stdout.write(_object(done, dry_run) if as_json else _summary(done, dry_run))
@@ -106,5 +106,8 @@ def _summary(done: Imported, is_dry: bool) -> str:
 
 
 def _object(done: Imported, is_dry: bool) -> str:
-    changes = [asdict(change) | {"kind": _WORDS[change.kind]} for change in done.changes]
+    changes = [
+        asdict(change) | {"kind": _WORDS[change.kind], "why": said(change.why)}
+        for change in done.changes
+    ]
     return json.dumps({"is_dry": is_dry, "changes": changes}, ensure_ascii=False)

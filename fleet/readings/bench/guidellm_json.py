@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fleet.readings.bench.run import BenchRun, plain_number
+from fleet.readings.told import tell
 
 _TIMES = {
     "time_to_first_token_ms": ("ttft", "ms"),
@@ -34,9 +35,8 @@ def guidellm_runs(benchmarks: list[Any], line: int) -> list[BenchRun]:
     runs = [_run(found, line) for found in benchmarks if isinstance(found, dict)]
     if not runs or len(runs) != len(benchmarks):
         run = BenchRun("guidellm", "json", line)
-        run.note(
-            "no benchmark stands in this file" if not runs else "a benchmark has no form", line
-        )
+        why = tell("a benchmark has no form") if runs else tell("no benchmark stands in this file")
+        run.note(why, line)
         runs.append(run)
     return runs
 
@@ -56,7 +56,7 @@ def _run(found: Mapping[str, Any], line: int) -> BenchRun:
     run.values |= dict(_figures(metrics))
     missing = [key for key in ("successful", "failed", "req_s") if key not in run.values]
     if missing:
-        run.note(f"fields are missing: {', '.join(missing)}", line)
+        run.note(tell("fields are missing: %(names)s", names=", ".join(missing)), line)
     return run
 
 

@@ -6,6 +6,7 @@ import re
 
 from fleet.readings.bench.run import BenchRun
 from fleet.readings.text import Line
+from fleet.readings.told import tell
 
 _N = r"(\d{1,15}(?:\.\d{1,12})?)"
 _THROUGHPUT = re.compile(
@@ -47,7 +48,7 @@ class OfflineReader:
     def finish(self) -> None:
         for run in self.runs:
             if not run.is_closed:
-                run.note("the result lines are cut")
+                run.note(tell("the result lines are cut"))
 
     def _open(self, tool: str, line: Line) -> BenchRun:
         run = BenchRun(tool, "sentence", line.number)

@@ -20,6 +20,10 @@ _FAILED = re.compile(
 )
 _TRACEBACK = "Traceback (most recent call last)"
 _NAMESPACE = re.compile(r"\bnum_prompts=(\d{1,9})\b")
+# What a result in words begins with, what says one in a line, and a crash: behind a result file they count too.
+_SUMMARY = re.compile(
+    r"^.{0,200}(?:= .{0,40}Benchmark Result =|┃|Throughput: \d|Avg latency: \d)|^Traceback \(", re.M
+)
 _CUT_AT = 2048
 
 
@@ -40,7 +44,7 @@ def read_bench(text: str) -> BenchText:
     json_lines: set[int] = set()
     if holds_json(text):
         runs = read_results(text)
-        if runs and text.lstrip()[:1] in ("{", "["):
+        if runs and text.lstrip()[:1] in ("{", "[") and not _SUMMARY.search(text):
             return BenchText(runs, ends_open=found.ends_open)
         found.runs.extend(runs)
         json_lines = {run.line for run in runs}

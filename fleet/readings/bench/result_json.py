@@ -13,6 +13,7 @@ from typing import Any
 
 from fleet.readings.bench.guidellm_json import guidellm_runs
 from fleet.readings.bench.run import BenchRun, finite, plain_number
+from fleet.readings.told import tell
 
 _SAME = {
     "duration": "duration_s",
@@ -96,7 +97,7 @@ def _read_torn(text: str, at: int, line: int) -> BenchRun:
     if '"benchmarks"' in text[at : at + 65_536]:
         run = BenchRun("guidellm", "json", line)
     run.is_closed, run.problems = False, []
-    run.note("the JSON object has no end: it was cut", line)
+    run.note(tell("the JSON object has no end: it was cut"), line)
     return run
 
 
@@ -137,7 +138,7 @@ def _read_serving(found: dict[str, Any], line: int) -> BenchRun:
         run.values["error_texts"] = sum(1 for error in errors if error)
     missing = [key for key in _REQUIRED if key not in run.values]
     if missing:
-        run.note(f"fields are missing: {', '.join(missing)}", line)
+        run.note(tell("fields are missing: %(names)s", names=", ".join(missing)), line)
     return run
 
 

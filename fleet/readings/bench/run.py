@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from fleet.readings.told import tell
+
 _VALUES_CAP = 400
 _NUMBER = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3}){1,6}|\d{1,24})(?:\.\d{1,24})?(?:e[+-]?\d{1,3})?")
 
@@ -30,7 +32,8 @@ class BenchRun:
         if key in self.labels:
             if self.values.get(key) != value:
                 self.values[key] = None
-            self.note("a line stands twice in one summary: two outputs are woven together", line)
+            woven = tell("a line stands twice in one summary: two outputs are woven together")
+            self.note(woven, line)
             return
         if len(self.values) < _VALUES_CAP:
             self.labels[key] = line
@@ -94,4 +97,10 @@ def contradictions(run: BenchRun) -> Iterator[str]:
         # Two decimals are printed of the rate and of the duration.
         wanted = count / duration
         if abs(rate - wanted) > 0.006 + wanted * (0.01 + 0.006 / duration):
-            yield f"{rate_key} {rate:g} does not follow from {count:g} in {duration:g} s"
+            yield tell(
+                "%(key)s %(rate)s does not follow from %(count)s in %(duration)s s",
+                key=rate_key,
+                rate=f"{rate:g}",
+                count=f"{count:g}",
+                duration=f"{duration:g}",
+            )

@@ -12,6 +12,7 @@ from fleet.readings.bench.labels import LATENCIES, name_label, slug
 from fleet.readings.bench.run import BenchRun, parse_number
 from fleet.readings.log_prefix import skip_outer
 from fleet.readings.text import Line
+from fleet.readings.told import tell
 
 _BANNER = re.compile(r"(?<!=)={3,80} {0,8}([A-Z][\w ()/-]{0,60}?) {0,8}={3,80}")
 _CLOSING = re.compile(r"={20,120}")
@@ -59,7 +60,7 @@ class SummaryReader:
         """Say of each summary what it lacks."""
         for run in self.runs:
             if not run.is_closed:
-                run.note("the summary has no end: it was cut")
+                run.note(tell("the summary has no end: it was cut"))
             for problem in _left_out(run):
                 run.note(problem, run.line)
 
@@ -70,7 +71,7 @@ class SummaryReader:
                 self._run.tool = "vllm-omni"
             return self._run is not None
         if self._run is not None:
-            self._run.note("another summary begins before this one ends", line.number)
+            self._run.note(tell("another summary begins before this one ends"), line.number)
         self._prefix = line.text[: banner.start()].strip()
         self._open(line)
         return True
@@ -81,7 +82,7 @@ class SummaryReader:
         if name_label(label) not in ("successful", "req_s", "out_tok_s", "mean_ttft_ms"):
             return False
         run = self._open(line)
-        run.note("the head of the summary is missing", line.number)
+        run.note(tell("the head of the summary is missing"), line.number)
         return _take_row(run, text, line)
 
     def _open(self, line: Line) -> BenchRun:
@@ -120,7 +121,8 @@ def _take_row(run: BenchRun, text: str, line: Line) -> bool:
         run.put(name, None, line.number)
     else:
         run.put(name, None, line.number)
-        run.note("a value is no number: this is a template or a torn line", line.number)
+        torn = tell("a value is no number: this is a template or a torn line")
+        run.note(torn, line.number)
     _tell_tool(run, label)
     return True
 
@@ -135,14 +137,15 @@ def _tell_tool(run: BenchRun, label: str) -> None:
 def _left_out(run: BenchRun) -> Iterator[str]:
     missing = [spoken for key, spoken in _REQUIRED.items() if key not in run.values]
     if missing:
-        yield f"lines are left out: {', '.join(missing)}"
+        yield tell("lines are left out: %(names)s", names=", ".join(missing))
     known = [m for m in LATENCIES if f"mean_{m}_ms" in run.values or f"median_{m}_ms" in run.values]
     if not known and run.tool != "vllm-omni":
-        yield "no latencies stand in it"
+        yield tell("no latencies stand in it")
     # sglang gives no percentile of the whole request's latency.
     bare = [m for m in known if m != "e2el" and not _has_percentile(run.values, m)]
     if bare:
-        yield f"percentiles are left out: {', '.join(m.upper() for m in bare)}"
+        names = ", ".join(m.upper() for m in bare)
+        yield tell("percentiles are left out: %(names)s", names=names)
 
 
 def _has_percentile(keys: Iterable[str], metric: str) -> bool:

@@ -9,6 +9,7 @@ from itertools import pairwise
 from fleet.readings.bench.labels import slug
 from fleet.readings.bench.run import BenchRun, parse_number
 from fleet.readings.text import Line
+from fleet.readings.told import tell
 
 _BARS = re.compile(r"[│┃]")
 _RULE = re.compile(r"[━─═┏┓┗┛┡┩└┘┌┐├┤╇╈┴┬┼┳┻╋ +=-]{8,}")
@@ -71,27 +72,28 @@ class AiperfReader:
         self._release()
         for run in self.runs:
             if not run.is_closed:
-                run.note("the table has no end: it was cut")
+                run.note(tell("the table has no end: it was cut"))
             if "request_count" not in run.values:
-                run.note("lines are left out: Request Count", run.line)
+                run.note(tell("lines are left out: %(names)s", names="Request Count"), run.line)
 
     def _open(self, cells: list[str], line: Line) -> None:
         self._release()
         if self._run is not None:
-            self._run.note("another table begins before this one ends", line.number)
+            self._run.note(tell("another table begins before this one ends"), line.number)
         self._header = cells[:_CELLS_CAP]
         self._run = BenchRun("aiperf", "table", line.number)
         if len(self.runs) < 256:
             self.runs.append(self._run)
         strange = [c for c in self._header[1:] if not _STATISTIC.fullmatch(c)]
         if strange:
-            self._run.note(f"columns that are not known: {', '.join(strange)[:80]}", line.number)
+            names = ", ".join(strange)[:80]
+            self._run.note(tell("columns that are not known: %(names)s", names=names), line.number)
 
     def _take_row(self, cells: list[str], line: Line) -> bool:
         assert self._run is not None
         if len(cells) != len(self._header):
             self._release()
-            self._run.note("a torn row", line.number)
+            self._run.note(tell("a torn row"), line.number)
             return False
         if not any(cells[1:]) and self._held is not None:
             label, values, number = self._held
@@ -112,7 +114,8 @@ class AiperfReader:
         for statistic, cell in zip(self._header[1:], cells[1:], strict=True):
             value = parse_number(cell)
             if value is None and cell not in ("N/A", "-", ""):
-                self._run.note("a value is no number: a template or a torn row", number)
+                torn = tell("a value is no number: a template or a torn row")
+                self._run.note(torn, number)
             if total is not None:
                 if statistic == "avg":
                     whole = isinstance(value, float) and value.is_integer()
@@ -158,7 +161,7 @@ class GuidellmReader:
 
     def _take_aside(self, text: str, line: Line) -> bool:
         if self.run is not None and len(text) < 64 and text and not text.strip(". …"):
-            self.run.note("parts are left out: dots stand for them", line.number)
+            self.run.note(tell("parts are left out: dots stand for them"), line.number)
             return True
         return "Metrics Statistics" in text or "Run Summary" in text
 
@@ -167,7 +170,7 @@ class GuidellmReader:
         if self.run is None:
             self.run = BenchRun("guidellm", "table", line.number)
         if len(cells) != len(self._columns):
-            self.run.note("a torn row", line.number)
+            self.run.note(tell("a torn row"), line.number)
             return False
         strategy = cells[0]
         if self.run.values.setdefault("strategy", strategy) != strategy:
@@ -185,7 +188,7 @@ class GuidellmReader:
 
     def finish(self) -> None:
         if self.run is not None and not self.run.is_closed:
-            self.run.note("the text does not say that the benchmark completed")
+            self.run.note(tell("the text does not say that the benchmark completed"))
 
 
 def _join_headers(rows: list[str]) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """Reads `lsblk` as tree, pairs or JSON, and the file systems of `df` in the same capture.
 
-Snap loops come first and are no disks; an empty MOUNTPOINT leaves a hole in the middle of a row.
+Snap loops come first and are no disks; an empty MOUNTPOINT leaves a hole in the middle of a row. Without a TYPE
+column (-f, -o) what a device is follows from its name, as the kernel gives it.
 """
 
 from __future__ import annotations
@@ -29,6 +30,30 @@ _DEFAULT_COLUMNS = re.compile(r"\d{1,4}:\d{1,7}\s+[01]\s+(\S{1,24})\s+[01]\s*$",
 _PAIRS = re.compile(r'([A-Z:%-]{2,24})="([^"]{0,256})"')
 _JSON = re.compile(r'\{\s*"blockdevices"')
 _PROMPT = re.compile(r"[$#>] (?:sudo )?(?:lsblk|df)\b|^\s*(?:lsblk|df)(?: -\S{1,16})*\s*$")
+# Titles under which words with blanks stand.
+_WORDY = frozenset(("MODEL", "LABEL", "PARTLABEL", "VENDOR", "MOUNTPOINT", "MOUNTPOINTS"))
+_TITLE = re.compile(r"[A-Z][A-Z0-9:%-]{1,23}")
+_COMMON = frozenset(
+    (
+        "TYPE",
+        "SIZE",
+        "FSTYPE",
+        "MOUNTPOINT",
+        "MOUNTPOINTS",
+        "MAJ:MIN",
+        "MODEL",
+        "UUID",
+        "ROTA",
+        "TRAN",
+        "SERIAL",
+    )
+)
+_KERNEL_NAMES = (
+    (re.compile(r"nvme\d{1,4}n\d{1,4}|(?:sd|hd|vd|xvd)[a-z]{1,4}"), "disk"),
+    (re.compile(r"nvme\d{1,4}n\d{1,4}p\d{1,4}|(?:sd|hd|vd|xvd)[a-z]{1,4}\d{1,4}"), "part"),
+    (re.compile(r"loop\d{1,4}(?:p\d{1,3})?"), "loop"),
+    (re.compile(r"sr\d{1,3}"), "rom"),
+)
 _DEPTH_CAP = 16
 _ROWS_CAP = 4096
 
@@ -44,6 +69,12 @@ class BlockDevice:
     fstype: str | None
     line: int
     path: str = ""
+    used_percent: int | None = None
+
+    @property
+    def can_fill(self) -> bool:
+        """Whether being full is a fault: images such as snaps are always full."""
+        return self.kind not in ("loop", "rom") and self.fstype not in ("squashfs", "iso9660")
 
     @property
     def is_nvme(self) -> bool:
@@ -131,7 +162,7 @@ def _take(line: Line, rows: _Rows) -> None:
     rows.wrapped = ("", 0)
     if is_df_head(row):
         rows.df_head = row
-    elif row.startswith("NAME ") and "TYPE" in row.split():
+    elif _is_tree_head(row):
         rows.tree_head = row
     elif system := read_df_row(row, line.number, rows.df_head, wrapped):
         rows.systems.append(system)
@@ -139,6 +170,8 @@ def _take(line: Line, rows: _Rows) -> None:
         return
     elif device := _pairs(line):
         rows.devices.append(device)
+    elif _goes_on(row, rows):
+        rows.devices[-1] = _with_rest(rows.devices[-1], row)
     elif device := _tree(line, rows.tree_head):
         rows.devices.append(device)
         rows.is_headless = rows.is_headless or not rows.tree_head
@@ -148,6 +181,35 @@ def _take(line: Line, rows: _Rows) -> None:
         rows.unread.append(line.number)
     if wrapped:
         rows.unread.append(at)
+
+
+def _is_tree_head(row: str) -> bool:
+    words = row.split()
+    titled = len(words) > 1 and words[0] == "NAME" and all(map(_TITLE.fullmatch, words))
+    return titled and bool(_COMMON & set(words))
+
+
+def _goes_on(row: str, rows: _Rows) -> bool:
+    """Tell the rest of a row whose name was too long: lsblk -f puts it below, behind blanks and without a branch."""
+    is_rest = row[:1].isspace() and not set(row[: len(row) - len(row.lstrip(_GLYPHS))]) - {
+        " ",
+        "\t",
+    }
+    head = rows.tree_head.split()
+    return (
+        is_rest
+        and bool(rows.devices)
+        and bool(head)
+        and "TYPE" not in head
+        and len(row.split()) > 1
+    )
+
+
+def _with_rest(device: BlockDevice, row: str) -> BlockDevice:
+    words = row.split()
+    mount = words[-1] if words[-1].startswith(("/", "[")) else None
+    used = next((int(w[:-1]) for w in words if re.fullmatch(r"[0-9]{1,3}%", w)), None)
+    return replace(device, fstype=words[0][:32], mountpoint=mount, used_percent=used)
 
 
 def _is_heading(row: str) -> bool:
@@ -193,19 +255,31 @@ def _by_titles(row: str, head: str) -> dict[str, str] | None:
             cells["NAME"] = name
             continue
         below = [t for start, end, t in titles if word.start() < end and word.end() > start]
+        if not below:
+            # The second word of a model or a label stands beside its title.
+            left = [t for start, _, t in titles if start < word.start()][-1:]
+            below = left if left and left[0] in _WORDY and left[0] in cells else []
         if len(below) != 1 or below[0] == "NAME":
             return None
         cells[below[0]] = f"{cells[below[0]]} {word[0]}" if below[0] in cells else word[0]
-    return (
-        cells if cells.get("TYPE") in _TYPES and _SIZE.fullmatch(cells.get("SIZE", "0")) else None
-    )
+    if "TYPE" not in head.split() and cells:
+        cells["TYPE"] = _kind_by_name(cells["NAME"])
+    elif cells.get("TYPE") not in _TYPES:
+        return None
+    return cells if _SIZE.fullmatch(cells.get("SIZE", "0")) else None
+
+
+def _kind_by_name(name: str) -> str:
+    """Return what the kernel calls so; empty for names that people give, as of volumes."""
+    bare = name.rsplit("/", 1)[-1]
+    return next((kind for form, kind in _KERNEL_NAMES if form.fullmatch(bare)), "")
 
 
 def _pairs(line: Line) -> BlockDevice | None:
     told = {name: value.strip() for name, value in _PAIRS.findall(line.text[:2048])}
-    if "NAME" not in told or "TYPE" not in told:
+    if len(told) < 2 or not told.get("NAME"):
         return None
-    return _device(told, line.number)
+    return _device({"TYPE": _kind_by_name(told["NAME"]), **told}, line.number)
 
 
 def _device(cells: dict[str, str], line: int) -> BlockDevice:
@@ -218,7 +292,13 @@ def _device(cells: dict[str, str], line: int) -> BlockDevice:
         cells.get("FSTYPE") or None,
         line,
         cells["NAME"],
+        _percent(cells.get("FSUSE%")),
     )
+
+
+def _percent(word: Any) -> int | None:
+    found = re.fullmatch(r"([0-9]{1,3})%", word) if isinstance(word, str) else None
+    return int(found[1]) if found else None
 
 
 def _read_json(text: str, start: int) -> tuple[list[BlockDevice] | None, int]:
@@ -237,11 +317,12 @@ def _json_devices(rows: list[dict[str, Any]], depth: int) -> Iterator[BlockDevic
         mount = next((m for m in mounts if m is not None), None)
         yield BlockDevice(
             str(row["name"]).rsplit("/", 1)[-1][:64],
-            str(row["type"])[:16],
+            str(row.get("type") or _kind_by_name(str(row["name"])))[:16],
             None if size is None else str(size)[:24],
             None if mount is None else str(mount)[:255],
             None if kind is None else str(kind)[:32],
             1,
             str(row["name"])[:255],
+            _percent(row.get("fsuse%")),
         )
         yield from _json_devices(row.get("children") or [], depth + 1)

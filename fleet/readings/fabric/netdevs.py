@@ -18,6 +18,13 @@ _VERBOSE = re.compile(
     r"^\s*[0-9a-f]{4}:[0-9a-f:.]{6,8} (\S{1,64}) \(.{0,300}? port (\d{1,3}) \(.{1,24}\)\s?==> "
     r"(\S{0,64}) \((Up|Down)\)"
 )
+# `rdma link` of iproute2; the state of a port is the whole word ACTIVE.
+_RDMA = re.compile(
+    r"^(?:\d{1,4}/\d{1,3}: |link )([A-Za-z][^\s/]{0,63})/(\d{1,3}):? .{0,200}?\bstate (\w{1,16})"
+    r" physical_state \w{1,24}"
+    r"(?: netdev (\S{1,64}))?(?: netdev_index \d{1,9})?\s*$",
+    re.ASCII,
+)
 _GID_HEAD = re.compile(r"^\s*DEV\s+PORT\s+INDEX\s+GID\b")
 _GID = re.compile(r"^[0-9a-f]{4}(?::[0-9a-f]{4}){7}$")
 _FOUND = re.compile(r"^n_gids_found=(\d{1,6})$", re.ASCII)
@@ -93,7 +100,10 @@ def parse_netdevs(text: str) -> tuple[tuple[NetDev, ...], tuple[int, ...]]:
     for line in number_lines(text):
         if found := _NETDEV.match(line.text) or _VERBOSE.match(line.text):
             devices.append(NetDev(found[1], int(found[2]), found[3], found[4] == "Up", line.number))
-        elif line.text.strip() and "ibdev2netdev" not in line.text:
+        elif found := _RDMA.match(line.text):
+            up = found[3] == "ACTIVE"
+            devices.append(NetDev(found[1], int(found[2]), found[4] or "", up, line.number))
+        elif line.text.strip() and not re.search(r"ibdev2netdev|rdma link", line.text):
             unread.append(line.number)
     return tuple(devices), tuple(unread)
 

@@ -7,7 +7,7 @@ about the time between: its change is unknown, never zero. Not in charge of what
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from fleet.readings.host.whole import count, whole_lines
@@ -124,6 +124,29 @@ def _counters(told: Iterable[tuple[str, int | None]], unread: list[int], ends: b
         else:
             values[name] = value
     return Counters(values, tuple(unknown), tuple(unread), ends)
+
+
+def split_readings(
+    text: str, parse: Callable[[str], Counters | None]
+) -> tuple[Counters, Counters] | None:
+    """Return the two readings of a text that holds the same counters twice, one behind the other; else None."""
+    rows = text.splitlines(keepends=True)
+    first = next((row.strip().rpartition(":")[0] for row in rows if _is_count_row(row)), "")
+    starts = [n for n, row in enumerate(rows) if first and row.strip().rpartition(":")[0] == first]
+    if len(starts) != 2:
+        return None
+    # The title of the second reading stands above its first counter.
+    middle = starts[1]
+    while middle > starts[0] + 1 and not _is_count_row(rows[middle - 1]):
+        middle -= 1
+    before, after = parse("".join(rows[:middle])), parse("".join(rows[middle:]))
+    if before is None or after is None or before.unknown or after.unknown:
+        return None
+    return (before, after) if set(before.values) == set(after.values) else None
+
+
+def _is_count_row(row: str) -> bool:
+    return re.search(r":\s*[0-9]{1,20}\s*$", row) is not None
 
 
 def counter_changes(before: Counters, after: Counters) -> Changes:

@@ -66,11 +66,26 @@ class Dump:
         if not self.gpus:
             return False
         last = self.gpus[-1]
+        if _is_cut_inside(last):
+            return True
         if "Product Name" in last.values and not any(
             k.startswith("Processes") for k in last.values
         ):
             return True
         return len({g.end for g in self.gpus}) > 1
+
+
+def _is_cut_inside(gpu: DumpGpu) -> bool:
+    """Tell ECC counters at the end that stop early: whatever is counted since boot is counted for ever, too."""
+    if not gpu.end.startswith("ECC Errors/"):
+        return False
+    lists = {which: set[str]() for which in ("Volatile", "Aggregate")}
+    for path in gpu.values:
+        section, _, rest = path.partition("/")
+        which, _, name = rest.partition("/")
+        if section == "ECC Errors" and which in lists:
+            lists[which].add(name)
+    return bool(lists["Volatile"]) and not lists["Volatile"] <= lists["Aggregate"]
 
 
 def is_dump(text: str) -> bool:

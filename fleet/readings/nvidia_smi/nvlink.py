@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fleet.readings.nvidia_smi.listing import GPU_LINE
 from fleet.readings.nvidia_smi.sentences import Sentence, read_sentence
 from fleet.readings.text import number_lines
+from fleet.readings.told import tell
 
 LINK_LINE = re.compile(
     r"^\s*Link (\d{1,3}): (?:(\d{1,6}(?:\.\d{1,6})?) GB/s|(<?[Ii]n[Aa]ctive>?))", re.ASCII
@@ -109,7 +110,7 @@ def _card(
 ) -> GpuLinks:
     index, name, line = head
     if links is None and reason is not None and reason.kind == "nvlink_inactive":
-        return GpuLinks(index, name, line, (), "all links are inactive")
+        return GpuLinks(index, name, line, (), tell("all links are inactive"))
     if links is None:
-        return GpuLinks(index, name, line, None, "MIG mode" if reason else None)
+        return GpuLinks(index, name, line, None, tell("MIG mode") if reason else None)
     return GpuLinks(index, name, line, tuple(links))

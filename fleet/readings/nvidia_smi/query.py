@@ -14,7 +14,8 @@ from fleet.readings.nvidia_smi.cells import Cell, parse_cell
 from fleet.readings.nvidia_smi.sentences import Sentence, read_sentence
 from fleet.readings.text import Line, number_lines
 
-_FIELD = re.compile(r"([a-z][a-z0-9_.]{0,79})(?: \[([A-Za-z%/]{1,8})\])?")
+# One field of drivers since 545 has a capital: ecc.errors.uncorrected.aggregate.sram.thresholdExceeded.
+_FIELD = re.compile(r"([a-z][A-Za-z0-9_.]{0,79})(?: \[([A-Za-z%/]{1,8})\])?")
 _PLAIN_FIELDS = frozenset(
     ("index", "name", "uuid", "serial", "count", "timestamp", "pstate", "pid", "process_name")
 )
@@ -91,6 +92,11 @@ class QueryTable:
     def column(self, field: str) -> list[Cell]:
         """Return one column, or nothing when it was not asked for."""
         return [c for row in self.rows if (c := self.cell(row, field)) is not None]
+
+
+def has_header(text: str) -> bool:
+    """Tell a text with a line of titles."""
+    return any(_header_fields(line.text) for line in number_lines(text))
 
 
 def canonical_field(field: str) -> str:

@@ -24,6 +24,7 @@ SentenceKind = Literal[
     "usage",
     "nvlink_mig",
     "nvlink_inactive",
+    "inforom",
     "nvml",
 ]
 
@@ -65,6 +66,8 @@ _NEEDLES: tuple[tuple[str, SentenceKind], ...] = (
     ("command line argument must be used in conjunction", "usage"),
     ("Invalid combination of input arguments", "usage"),
     ("is not recognized", "usage"),
+    # Printed behind the table, whose cells may all look well.
+    ("infoROM is corrupted", "inforom"),
     ("Failed to initialize NVML", "nvml"),
     ("NVML:", "nvml"),
 )

@@ -15,12 +15,13 @@ _VERSIONS = re.compile(
     r"(?:Driver|KMD) Version: *([0-9.]{1,24})(?: +CUDA (?:UMD )?Version: *([0-9.]{1,12}|N/A))?"
 )
 _HEAD = re.compile(
-    r"^\|\s{1,4}(\d{1,3})\s{1,4}(\S.{0,60}?)\s+(On|Off|N/A)\s*\|"
-    r"\s*([0-9A-Fa-f:.]{8,20})\s+(On|Off|N/A)\s*\|\s*(\S+)\s*\|"
+    r"^\|\s{1,4}(\d{1,3})\s{1,4}(\S.{0,60}?)\s+(On|Off|N/A|ERR!)\s*\|"
+    r"\s*([0-9A-Fa-f:.]{8,20})\s+(On|Off|N/A|ERR!)\s*\|\s*(\S.*?)\s*\|"
 )
 _USE = re.compile(
     r"^\|?\s*(\S{1,8})\s+(\S{1,8})\s+(\S{1,8})\s+(\S{1,8})\s*/\s*(\S{1,8})\s*\|?"
-    r"\s*(\d{1,8})MiB\s*/\s*(\d{1,8})MiB\s*\|?\s*(\S{1,8})?"
+    r"\s*(?:(\d{1,8})MiB\s*/\s*(\d{1,8})MiB|N/A|ERR!|Not Supported|Unknown Error)"
+    r"\s*\|?\s*(\S{1,8})?"
 )
 _MIG = re.compile(r"^\|\s+(\d{1,3})\s+(\d{1,3})\s+(\d{1,3})\s+(\d{1,3})\s+\|([^|]{0,60})\|")
 _BORDER = re.compile(r"^\+-{20,120}\+\s*$")
@@ -44,8 +45,8 @@ class TableGpu:
     temp: str
     perf: str
     power: str
-    memory_used_mib: int
-    memory_total_mib: int
+    memory_used_mib: int | None
+    memory_total_mib: int | None
     util_percent: int | None
 
     @property
@@ -94,6 +95,12 @@ class SmiTable:
     sentences: tuple[Sentence, ...]
     is_whole: bool
     is_mixed: bool = False
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """Numbers below the highest one that no card has; the tool numbers its cards without gaps."""
+        known = {g.index for g in self.gpus if g.index is not None}
+        return tuple(n for n in range(max(known, default=0)) if n not in known)
 
 
 def is_table(text: str) -> bool:
@@ -163,8 +170,8 @@ def _card(line: int, head: re.Match[str] | None, use: re.Match[str]) -> TableGpu
         temp=use[2],
         perf=use[3],
         power=use[4],
-        memory_used_mib=int(use[6]),
-        memory_total_mib=int(use[7]),
+        memory_used_mib=int(use[6]) if use[6] else None,
+        memory_total_mib=int(use[7]) if use[7] else None,
         util_percent=int(util[:-1]) if re.fullmatch(r"\d{1,3}%", util) else None,
     )
 

@@ -11,6 +11,7 @@ from typing import Any
 from fleet.readings.bench import BenchText, read_bench
 from fleet.readings.bench.run import BenchRun, contradictions
 from fleet.readings.report import Finding, Report, lead, verdict_of
+from fleet.readings.told import tell, tell_all
 
 _FEW = 100
 _RUNS_SHOWN = 64
@@ -60,18 +61,24 @@ def _asked(found: BenchText, run: BenchRun) -> float | None:
 
 def _findings(found: BenchText) -> Iterator[Finding]:
     for number, run in enumerate(found.runs[:_RUNS_SHOWN], 1):
-        name = f"summary {number}: " if len(found.runs) > 1 else ""
         for finding in [*_request_findings(found, run), *_whole_findings(run)]:
-            yield Finding(finding.id, finding.severity, f"{name}{finding.text}", finding.lines)
+            text = finding.text
+            if len(found.runs) > 1:
+                text = tell("summary %(number)s: %(text)s", number=number, text=text)
+            yield Finding(finding.id, finding.severity, text, finding.lines)
     if found.failures:
         lines = tuple(line for line, _ in found.failures)
         last = found.failures[-1][1]
         if not found.runs:
-            yield Finding("bench_failed", "error", f"the load test broke off: {last}", lines)
+            text = tell("the load test broke off: %(line)s", line=last)
+            yield Finding("bench_failed", "error", text, lines)
         else:
-            yield Finding("error_lines", "warn", f"errors stand beside the summary: {last}", lines)
+            text = tell("errors stand beside the summary: %(line)s", line=last)
+            yield Finding("error_lines", "warn", text, lines)
     if len(found.runs) > 1:
-        text = f"{len(found.runs)} summaries stand in this text; each has its own values"
+        text = tell(
+            "%(count)s summaries stand in this text; each has its own values", count=len(found.runs)
+        )
         lines = tuple(run.line for run in found.runs)
         yield Finding("several_summaries", "info", text, lines)
 
@@ -81,25 +88,40 @@ def _request_findings(found: BenchText, run: BenchRun) -> Iterator[Finding]:
     lines = tuple(run.labels[key] for key in ("successful", "failed") if key in run.labels)
     lines = lines or (run.line,)
     if _all_failed(run):
-        count = f" ({failed:g})" if failed else ""
-        text = f"no request succeeded{count}: the zeros of this summary are no measurement"
+        text = tell("no request succeeded: the zeros of this summary are no measurement")
+        if failed:
+            text = tell(
+                "no request succeeded (%(failed)s): the zeros of this summary are no measurement",
+                failed=f"{failed:g}",
+            )
         yield Finding("all_requests_failed", "error", text, lines)
         return
     if failed:
-        text = f"{failed:g} requests failed beside {successful or 0:g} that succeeded"
+        text = tell(
+            "%(failed)s requests failed beside %(successful)s that succeeded",
+            failed=f"{failed:g}",
+            successful=f"{successful or 0:g}",
+        )
         yield Finding("requests_failed", "warn", text, lines)
     asked = _asked(found, run)
     if asked is not None and successful is not None and successful + (failed or 0) < asked:
-        text = f"{asked:g} requests were asked for, {successful:g} succeeded"
+        text = tell(
+            "%(asked)s requests were asked for, %(successful)s succeeded",
+            asked=f"{asked:g}",
+            successful=f"{successful:g}",
+        )
         yield Finding("requests_missing", "warn", text, lines)
     if failed is None and asked is None and run.values:
-        text = "the summary does not tell how many requests failed: unknown, not 0"
+        text = tell("the summary does not tell how many requests failed: unknown, not 0")
         yield Finding("failed_unknown", "info", text, lines)
     if successful is not None and 0 < successful < _FEW:
-        text = f"a 99th percentile over {successful:g} requests is no more than their worst one"
+        text = tell(
+            "a 99th percentile over %(successful)s requests is no more than their worst one",
+            successful=f"{successful:g}",
+        )
         yield Finding("few_requests", "info", text, lines)
     if successful and run.number("output_tokens") == 0:
-        text = "requests succeeded and not one token was generated"
+        text = tell("requests succeeded and not one token was generated")
         yield Finding("no_tokens", "warn", text, lines)
     yield from _rate_findings(run)
 
@@ -120,42 +142,55 @@ def _rate_findings(run: BenchRun) -> Iterator[Finding]:
     if not offered or reached is None or not successful or offered >= successful:
         return
     if reached < _RATE_MISSED * offered:
-        text = f"{offered:g} requests a second were offered, {reached:g} answered: requests queued"
+        text = tell(
+            "%(offered)s requests a second were offered, %(reached)s answered: requests queued",
+            offered=f"{offered:g}",
+            reached=f"{reached:g}",
+        )
         yield Finding("rate_not_reached", "warn", text, (run.labels.get("req_s", run.line),))
 
 
 def _whole_findings(run: BenchRun) -> Iterator[Finding]:
     if run.problems:
-        text = "; ".join(run.problems[:6])
+        text = tell_all(run.problems[:6])
         yield Finding("incomplete", "warn", text, tuple(run.problem_lines) or (run.line,))
     if odd := list(contradictions(run)):
-        text = f"{'; '.join(odd)}: edited, or lines of two outputs"
+        text = tell("%(odd)s: edited, or lines of two outputs", odd=tell_all(odd))
         yield Finding("contradiction", "warn", text, (run.labels.get("duration_s", run.line),))
     good, reached = run.number("goodput_req_s"), run.number("req_s")
     if good is not None and reached and good < reached:
-        text = f"goodput {good:g} of {reached:g} requests a second: the others missed their target"
+        text = tell(
+            "goodput %(good)s of %(reached)s requests a second: the others missed their target",
+            good=f"{good:g}",
+            reached=f"{reached:g}",
+        )
         yield Finding("goodput_below", "info", text, (run.labels.get("goodput_req_s", run.line),))
 
 
 def _summary(found: BenchText) -> str:
     if not found.runs:
-        return "No summary of a load test in this text."
+        return tell("No summary of a load test in this text.")
     if len(found.runs) > 1:
-        return f"{len(found.runs)} summaries of load tests in this text."
+        return tell("%(count)s summaries of load tests in this text.", count=len(found.runs))
     run = found.runs[0]
     if not run.is_whole:
-        return f"The summary of {run.tool} is not whole: {run.problems[0]}."
+        return tell(
+            "The summary of %(tool)s is not whole: %(why)s.", tool=run.tool, why=run.problems[0]
+        )
     count = run.number("successful") or run.number("request_count")
-    told = [f"{count:g} requests" if count is not None else "requests not counted"]
-    for key, unit in (
-        ("req_s", "req/s"),
-        ("out_tok_s", "output tokens/s"),
-        ("mean_ttft_ms", "ms TTFT"),
-    ):
+    told = [tell("requests not counted")]
+    if count is not None:
+        told = [tell("%(count)s requests", count=f"{count:g}")]
+    units = {
+        "req_s": tell("req/s"),
+        "out_tok_s": tell("output tokens/s"),
+        "mean_ttft_ms": tell("ms TTFT"),
+    }
+    for key, unit in units.items():
         number = run.number(key)
         if number is not None:
-            told.append(f"{number:g} {unit}")
-    return f"{run.tool}: {', '.join(told)}."
+            told.append(tell("%(number)s %(unit)s", number=f"{number:g}", unit=unit))
+    return tell("%(tool)s: %(told)s.", tool=run.tool, told=tell_all(told, ", "))
 
 
 def _values(found: BenchText) -> dict[str, Any]:

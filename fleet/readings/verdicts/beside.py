@@ -9,6 +9,7 @@ from fleet.readings.kernel_log.stamps import read_stamp
 from fleet.readings.kernel_log.xid import XidLog
 from fleet.readings.report import Finding, Severity
 from fleet.readings.text import number_lines
+from fleet.readings.told import tell
 
 _KERNEL_FORMS = frozenset({"decoded", "kmsg", "journal"})
 _SEVERITY: dict[str, Severity] = {"hardware": "error", "reset": "error", "info": "info"}
@@ -36,8 +37,14 @@ class KernelBeside:
         """Tell each code of each card, and each switch fault once."""
         for group in self.xids.groups.values():
             severity = _SEVERITY.get(xid_class(group.code), "warn")
-            text = f"Xid {group.code} on {group.bus}: {xid_name(group.code)}"
+            text = tell(
+                "Xid %(code)s on %(bus)s: %(name)s",
+                code=group.code,
+                bus=group.bus,
+                name=xid_name(group.code),
+            )
             yield Finding(f"xid_{group.code}", severity, text, (group.first_line,))
         for fault in self.xids.switches[:1]:
             severity = "error" if fault.severity == "Fatal" else "warn"
-            yield Finding("sxid", severity, f"{fault.switch}: SXid {fault.code}", (fault.line,))
+            text = tell("%(switch)s: SXid %(code)s", switch=fault.switch, code=fault.code)
+            yield Finding("sxid", severity, text, (fault.line,))

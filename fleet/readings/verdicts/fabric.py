@@ -19,16 +19,25 @@ from fleet.readings.fabric.ports import IbPorts, is_ports, parse_ports
 from fleet.readings.fabric.ports import is_whole_line as is_port_line
 from fleet.readings.fabric.sentences import read_tool_sentence, read_tool_sentences
 from fleet.readings.open_end import end_of
-from fleet.readings.report import Finding, Report, Severity, lead, open_end, verdict_of
+from fleet.readings.report import (
+    Finding,
+    Report,
+    Severity,
+    lead,
+    open_end,
+    verdict_of,
+    with_others,
+)
 from fleet.readings.text import Line, number_lines
+from fleet.readings.told import Told, tell
 from fleet.readings.verdicts.fabric_storage import report_storage
 
 _KIND = "fabric"
 _RAIL_GBS = 400
 # Two faults that are not the same: nobody at the other end, and switched off at this one.
 _DOWN = {
-    "polling": " (no cable, or nobody answers at its other end)",
-    "disabled": " (switched off at this end)",
+    "polling": tell(" (no cable, or nobody answers at its other end)"),
+    "disabled": tell(" (switched off at this end)"),
 }
 
 
@@ -38,30 +47,39 @@ def report_fabric(text: str) -> Report:
     text, torn, cut = end.text, end.torn, end.cut
     lines = number_lines(text)
     said = tuple(_sentence_findings(lines))
+    main, *others = _forms(text, torn, cut, said) or [
+        _report_nothing(said, (*parse_links(text).unread, *([torn] if torn else [])))
+    ]
+    return with_others(main, others)
+
+
+def _forms(text: str, torn: int | None, cut: int | None, said: tuple[Finding, ...]) -> list[Report]:
+    """Read the text as each tool whose output it holds."""
+    found: list[Report] = []
     if is_ports(text):
-        return _report_ports(parse_ports(text), text, cut, said)
+        found.append(_report_ports(parse_ports(text), text, cut, said))
     devices, unread = parse_netdevs(text)
     if is_beheaded(devices):
         devices, unread = devices[1:], (devices[0].line, *unread)
     if devices:
-        return _report_netdevs(devices, unread, cut, said)
+        found.append(_report_netdevs(devices, unread, cut, said))
     gids = parse_gids(text)
-    if gids.gids or gids.is_table:
-        return _report_gids(gids, torn, said)
+    if gids.gids or (gids.is_table and not found):
+        found.append(_report_gids(gids, torn, said))
     if is_links_json(text):
-        return _report_links(parse_links(text), torn, said)
+        return [*found, _report_links(parse_links(text), torn, said)]
     storage = parse_storage(text)
-    if storage.devices or storage.file_systems or storage.is_broken:
+    if storage.devices or storage.file_systems or (storage.is_broken and not found):
         is_closed = text.rstrip().endswith("}")
-        return report_storage(storage, torn if is_closed else cut, said)
+        found.append(report_storage(storage, torn if is_closed else cut, said))
     links = parse_links(text)
     if links.links:
-        return _report_links(links, cut, said)
-    return _report_nothing(said, (*links.unread, *([torn] if torn else [])))
+        found.append(_report_links(links, cut, said))
+    return found
 
 
 def _report_nothing(said: tuple[Finding, ...], unread: tuple[int, ...]) -> Report:
-    summary = "No output of a NIC or disk tool that is known here."
+    summary = tell("No output of a NIC or disk tool that is known here.")
     return Report(
         _KIND,
         "sentence" if said else "none",
@@ -86,9 +104,11 @@ def _sentence_findings(lines: list[Line]) -> Iterator[Finding]:
         yield Finding(sentence.kind, severity, sentence.text[:300], (sentence.line,))
 
 
-def _mixed(is_mixed: bool, what: str) -> Iterator[Finding]:
+def _mixed(is_mixed: bool, what: Told) -> Iterator[Finding]:
     if is_mixed:
-        text = f"{what} stands twice: the answers of more than one node in this text"
+        text = tell(
+            "%(what)s stands twice: the answers of more than one node in this text", what=what
+        )
         yield Finding("mixed", "warn", text)
 
 
@@ -105,7 +125,12 @@ def _report_ports(found: IbPorts, text: str, cut: int | None, said: tuple[Findin
         form,
         whole,
         verdict_of(findings, known_good=whole and len(active) == len(found.ports)),
-        lead(findings, f"{len(active)} of {len(found.ports)} ports are active."),
+        lead(
+            findings,
+            tell(
+                "%(active)s of %(all)s ports are active.", active=len(active), all=len(found.ports)
+            ),
+        ),
         findings,
         {
             "ca_count": None if found.is_mixed else len(found.devices),
@@ -132,23 +157,33 @@ def _trimmed(cells: list[Any]) -> list[Any]:
 
 
 def _port_findings(found: IbPorts, whole: bool) -> Iterator[Finding]:
-    yield from _mixed(found.is_mixed, "a port")
+    yield from _mixed(found.is_mixed, tell("a port"))
     if cut := tuple(p.line for p in found.ports if not p.is_whole):
-        yield Finding("incomplete", "warn", "a port's block is cut", cut)
+        yield Finding("incomplete", "warn", tell("a port's block is cut"), cut)
     if found.missing:
-        text = f"fewer ports are printed than they have: {', '.join(found.missing[:16])}"
+        text = tell(
+            "fewer ports are printed than they have: %(names)s", names=", ".join(found.missing[:16])
+        )
         yield Finding("incomplete", "warn", text)
     if found.is_headless:
-        yield Finding("incomplete", "warn", "the beginning is cut: a block without its device")
+        text = tell("the beginning is cut: a block without its device")
+        yield Finding("incomplete", "warn", text)
     down = [p for p in found.ports if p.state is not None and not p.is_active]
     # Of a text that is cut the active ports may be missing, not of the node.
     if whole and len(down) == len(found.ports):
-        yield Finding("no_active_port", "error", "no port is active", tuple(p.line for p in down))
+        text = tell("no port is active")
+        yield Finding("no_active_port", "error", text, tuple(p.line for p in down))
         return
     for port in down:
         why = _DOWN.get((port.physical or "").lower(), "")
-        text = f"{port.key} is {port.state}, physically {port.physical}{why}"
-        yield Finding("port_down", "warn", f"{text}; its rate does not count", (port.line,))
+        text = tell(
+            "%(port)s is %(state)s, physically %(physical)s%(why)s; its rate does not count",
+            port=port.key,
+            state=port.state,
+            physical=port.physical,
+            why=why,
+        )
+        yield Finding("port_down", "warn", text, (port.line,))
 
 
 def _report_netdevs(
@@ -164,9 +199,14 @@ def _report_netdevs(
     findings = (
         *open_end(cut),
         *said,
-        *_mixed(is_mixed, "a port"),
+        *_mixed(is_mixed, tell("a port")),
         *(
-            Finding("netdev_down", "warn", f"{d.device} ({d.netdev}) is down", (d.line,))
+            Finding(
+                "netdev_down",
+                "warn",
+                tell("%(device)s (%(netdev)s) is down", device=d.device, netdev=d.netdev),
+                (d.line,),
+            )
             for d in devices
             if not d.is_up
         ),
@@ -176,7 +216,7 @@ def _report_netdevs(
         "ibdev2netdev",
         whole,
         verdict_of(findings, known_good=whole and not down),
-        f"{len(devices)} RDMA devices, {len(down)} down.",
+        tell("%(all)s RDMA devices, %(down)s down.", all=len(devices), down=len(down)),
         findings,
         {
             "device_count": None if is_mixed else len({d.device for d in devices}),
@@ -199,7 +239,11 @@ def _report_gids(table: GidTable, cut: int | None, said: tuple[Finding, ...]) ->
         "show_gids",
         whole,
         verdict_of(findings, known_good=whole and not findings),
-        f"{len(table.gids)} GIDs on {len({g.device for g in table.gids})} devices.",
+        tell(
+            "%(gids)s GIDs on %(devices)s devices.",
+            gids=len(table.gids),
+            devices=len({g.device for g in table.gids}),
+        ),
         findings,
         {
             "gids": None if table.is_mixed else len(table.gids),
@@ -213,21 +257,27 @@ def _report_gids(table: GidTable, cut: int | None, said: tuple[Finding, ...]) ->
 
 def _gid_findings(table: GidTable, indexes: dict[str, int]) -> Iterator[Finding]:
     if table.is_mixed:
-        yield from _mixed(True, "an index of a port")
+        yield from _mixed(True, tell("an index of a port"))
         return
     if not table.complete:
-        count = "no count" if table.found is None else f"a count of {table.found}"
-        text = f"{len(table.gids)} GIDs and {count} at the end: the table is cut or damaged"
+        count = tell("no count")
+        if table.found is not None:
+            count = tell("a count of %(count)s", count=table.found)
+        text = tell(
+            "%(gids)s GIDs and %(count)s at the end: the table is cut or damaged",
+            gids=len(table.gids),
+            count=count,
+        )
         yield Finding("incomplete", "warn", text)
     elif not table.gids:
-        text = "no GID at all: no RDMA device here, or a container without its network"
+        text = tell("no GID at all: no RDMA device here, or a container without its network")
         yield Finding("no_gids", "warn", text)
     without = sorted({g.device for g in table.gids} - set(indexes), key=natural_order)
     if without:
-        text = f"no RoCEv2 IPv4 GID on {', '.join(without[:16])}"
+        text = tell("no RoCEv2 IPv4 GID on %(names)s", names=", ".join(without[:16]))
         yield Finding("no_rocev2_gid", "warn", text)
     if len(set(indexes.values())) > 1:
-        text = "the RoCEv2 IPv4 index differs between devices; one fixed index fits only some"
+        text = tell("the RoCEv2 IPv4 index differs between devices; one fixed index fits only some")
         yield Finding("gid_index_differs", "warn", text)
 
 
@@ -244,7 +294,7 @@ def _report_links(found: NetLinks, cut: int | None, said: tuple[Finding, ...]) -
         found.form,
         whole,
         verdict_of(findings, known_good=whole and not findings),
-        f"{len(links)} interfaces, {len(down)} down.",
+        tell("%(all)s interfaces, %(down)s down.", all=len(links), down=len(down)),
         findings,
         {
             "interfaces": None if found.is_mixed or not links else len(links),
@@ -262,14 +312,14 @@ def _report_links(found: NetLinks, cut: int | None, said: tuple[Finding, ...]) -
 
 
 def _link_findings(found: NetLinks, down: list[str], deaf: list[str]) -> Iterator[Finding]:
-    yield from _mixed(found.is_mixed, "an interface")
+    yield from _mixed(found.is_mixed, tell("an interface"))
     if not found.links:
-        yield Finding("incomplete", "warn", "the JSON is cut or not ip's", found.unread)
+        yield Finding("incomplete", "warn", tell("the JSON is cut or not ip's"), found.unread)
     elif found.is_partial:
-        text = "the list does not begin with lo: it is filtered, or its beginning is cut"
+        text = tell("the list does not begin with lo: it is filtered, or its beginning is cut")
         yield Finding("incomplete", "warn", text)
     if down:
-        yield Finding("link_down", "warn", f"down: {', '.join(down[:16])}")
+        yield Finding("link_down", "warn", tell("down: %(names)s", names=", ".join(down[:16])))
     if deaf:
-        text = f"no carrier, so cable or other end: {', '.join(deaf[:16])}"
+        text = tell("no carrier, so cable or other end: %(names)s", names=", ".join(deaf[:16]))
         yield Finding("no_carrier", "warn", text)

@@ -8,7 +8,8 @@ from typing import Any
 
 from fleet.readings.fabric.blocks import Storage
 from fleet.readings.fabric.disk_free import FileSystem
-from fleet.readings.report import Finding, Report, lead, open_end, verdict_of
+from fleet.readings.report import Finding, Report, Severity, lead, open_end, verdict_of
+from fleet.readings.told import tell
 
 _FULL_PERCENT, _NEARLY_FULL_PERCENT = 99, 90
 # What a container gets when nobody asks for more; NCCL and the engine's workers need more.
@@ -17,14 +18,14 @@ _SMALL_SHM = re.compile(r"(?:64M|64Mi|65536|67108864)")
 
 def report_storage(storage: Storage, cut: int | None, more: tuple[Finding, ...]) -> Report:
     """Judge a capture of either tool or both; `cut` is the last line when no line feed ends it."""
-    disks = [d for d in storage.disks if d.size not in (None, "0", "0B")]
+    disks = [d for d in storage.disks if d.size not in ("0", "0B")]
     nvme = [d for d in disks if d.is_nvme]
     whole = storage.complete and cut is None
     findings = (*open_end(cut), *more, *_findings(storage, whole))
     good = whole and not [f for f in findings if f.severity != "info"]
-    summary = f"{len(disks)} disks, {len(nvme)} of them NVMe."
+    summary = tell("%(all)s disks, %(nvme)s of them NVMe.", all=len(disks), nvme=len(nvme))
     if not storage.devices:
-        summary = f"{len(storage.file_systems)} file systems."
+        summary = tell("%(all)s file systems.", all=len(storage.file_systems))
     return Report(
         "fabric",
         "storage",
@@ -39,31 +40,48 @@ def report_storage(storage: Storage, cut: int | None, more: tuple[Finding, ...])
 
 def _findings(storage: Storage, whole: bool) -> Iterator[Finding]:
     if storage.is_broken:
-        yield Finding("incomplete", "warn", "the JSON is cut or not lsblk's", storage.unread)
+        yield Finding("incomplete", "warn", tell("the JSON is cut or not lsblk's"), storage.unread)
     elif storage.is_headless:
-        yield Finding("incomplete", "warn", "rows without titles: the beginning may be cut")
+        text = tell("rows without titles: the beginning may be cut")
+        yield Finding("incomplete", "warn", text)
     if storage.is_mixed:
-        text = "a disk or a mount stands twice: the answers of more than one node in this text"
+        text = tell(
+            "a disk or a mount stands twice: the answers of more than one node in this text"
+        )
         yield Finding("mixed", "warn", text)
     # Of a text that is cut the disk may be missing, not of the node.
     if storage.devices and not any(d.is_nvme for d in storage.disks) and not storage.is_broken:
-        text = "no local NVMe disk among the block devices"
+        text = tell("no local NVMe disk among the block devices")
         lines = tuple(d.line for d in storage.disks)
-        yield Finding("no_nvme", "error" if whole else "warn", text, lines)
+        # Neither is a list of one volume that somebody asked for.
+        yield Finding("no_nvme", "error" if whole and lines else "warn", text, lines)
     for system in storage.file_systems:
         yield from _full(system)
+    for device in storage.devices:
+        if device.used_percent is not None and device.mountpoint and device.can_fill:
+            yield from _use(device.mountpoint, device.used_percent, tell("space"), device.line)
 
 
 def _full(system: FileSystem) -> Iterator[Finding]:
-    used = system.used_percent
-    if used is not None and system.can_fill and used >= _NEARLY_FULL_PERCENT:
-        what = "inodes" if system.counts_inodes else "space"
-        text = f"{system.mountpoint} has {used} % of its {what} in use"
-        severity = "error" if used >= _FULL_PERCENT else "warn"
-        yield Finding("disk_full", severity, text, (system.line,))  # type: ignore[arg-type]
+    space = tell("inodes") if system.counts_inodes else tell("space")
+    for used, what in ((system.used_percent, space), (system.inodes_percent, tell("inodes"))):
+        if used is not None and system.can_fill:
+            yield from _use(system.mountpoint, used, what, system.line)
     if system.mountpoint == "/dev/shm" and _SMALL_SHM.fullmatch(system.size or ""):
-        text = f"/dev/shm has {system.size}, a container's default: too small for several GPUs"
+        text = tell(
+            "/dev/shm has %(size)s, a container's default: too small for several GPUs",
+            size=system.size,
+        )
         yield Finding("dev_shm_small", "warn", text, (system.line,))
+
+
+def _use(mount: str, used: int, what: str, line: int) -> Iterator[Finding]:
+    if used >= _NEARLY_FULL_PERCENT:
+        text = tell(
+            "%(mount)s has %(used)s %% of its %(what)s in use", mount=mount, used=used, what=what
+        )
+        severity: Severity = "error" if used >= _FULL_PERCENT else "warn"
+        yield Finding("disk_full", severity, text, (line,))
 
 
 def _values(storage: Storage) -> dict[str, Any]:
@@ -81,7 +99,7 @@ def _values(storage: Storage) -> dict[str, Any]:
         "disk_names": [d.name for d in disks],
         "disk_sizes": {d.name: d.size for d in disks},
         "empty_disks": [d.name for d in disks if d.size in ("0", "0B")],
-        "types": list(dict.fromkeys(d.kind for d in storage.devices)),
+        "types": list(dict.fromkeys(d.kind for d in storage.devices if d.kind)),
         "loop_prefix": next(iter(loops)) if len(loops) == 1 else None,
         "mounts": {d.mountpoint: d.name for d in storage.devices if d.mountpoint},
         "file_systems": len(space) if space and not storage.is_mixed else None,

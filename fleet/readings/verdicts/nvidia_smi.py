@@ -8,6 +8,7 @@ from typing import Any
 from fleet.readings.nvidia_smi.dump import Dump, is_dump, parse_dump
 from fleet.readings.nvidia_smi.listing import GPU_LINE, Listing, parse_listing
 from fleet.readings.nvidia_smi.nvlink import LINK_LINE, NvLinkStatus, parse_nvlink
+from fleet.readings.nvidia_smi.query import has_header
 from fleet.readings.nvidia_smi.sentences import (
     ASKED_WRONGLY_KINDS,
     Sentence,
@@ -16,8 +17,17 @@ from fleet.readings.nvidia_smi.sentences import (
 )
 from fleet.readings.nvidia_smi.table import SmiTable, is_border, is_table, parse_table
 from fleet.readings.open_end import end_of
-from fleet.readings.report import Finding, Report, Severity, lead, open_end, verdict_of
+from fleet.readings.report import (
+    Finding,
+    Report,
+    Severity,
+    lead,
+    open_end,
+    verdict_of,
+    with_others,
+)
 from fleet.readings.text import Line, number_lines
+from fleet.readings.told import tell, tell_all
 from fleet.readings.verdicts.nvidia_smi_dump import dump_findings, dump_values
 from fleet.readings.verdicts.nvidia_smi_query import is_whole_row, report_query
 
@@ -29,20 +39,33 @@ def report_nvidia_smi(text: str) -> Report:
     """Judge one capture of nvidia-smi, whatever its form."""
     end = end_of(text, _is_whole_line)
     text, torn, cut = end.text, end.torn, end.cut
-    lines = number_lines(text)
+    main, *others = _forms(text, number_lines(text), torn, cut)
+    return with_others(main, others)
+
+
+def _forms(text: str, lines: list[Line], torn: int | None, cut: int | None) -> Iterator[Report]:
+    """Read the text as each form that it holds, the fullest one first."""
+    found = False
     if is_dump(text):
-        return _report_dump(parse_dump(text), cut)
-    if any(LINK_LINE.match(line.text) for line in lines) or _asks_nvlink(lines):
-        return _report_nvlink(parse_nvlink(text, is_cut=cut is not None), cut)
+        found = True
+        yield _report_dump(parse_dump(text), cut)
+    has_links = any(LINK_LINE.match(line.text) for line in lines) or _asks_nvlink(lines)
+    if has_links:
+        found = True
+        yield _report_nvlink(parse_nvlink(text, is_cut=cut is not None), cut)
     if is_table(text):
-        return _report_table(parse_table(text), torn)
+        found = True
+        yield _report_table(parse_table(text), torn)
     listing = parse_listing(text)
-    if listing.gpus:
-        return _report_listing(listing, cut)
+    if listing.gpus and not has_links:
+        found = True
+        yield _report_listing(listing, cut)
     report = report_query(text, cut)
-    if report.values.get("samples"):
-        return report
-    return _report_sentences(read_sentences(lines), report)
+    if report.values.get("samples") and (not found or has_header(text)):
+        found = True
+        yield report
+    if not found:
+        yield _report_sentences(read_sentences(lines), report)
 
 
 def _asks_nvlink(lines: list[Line]) -> bool:
@@ -85,7 +108,9 @@ def _report_listing(listing: Listing, cut: int | None) -> Report:
         "list",
         whole and not listing.sentences,
         verdict_of(findings, known_good=whole),
-        lead(findings, f"{count} GPU listed, {len(migs)} MIG devices"),
+        lead(
+            findings, tell("%(gpus)s GPU listed, %(migs)s MIG devices", gpus=count, migs=len(migs))
+        ),
         findings,
         {
             "gpu_count": None if listing.is_mixed else count,
@@ -101,11 +126,14 @@ def _report_listing(listing: Listing, cut: int | None) -> Report:
 
 def _listing_findings(listing: Listing) -> Iterator[Finding]:
     if listing.is_mixed:
-        text = "a GPU number stands twice: the lists of more than one node in this text"
+        text = tell("a GPU number stands twice: the lists of more than one node in this text")
         yield Finding("mixed", "warn", text)
     if listing.missing:
         numbers = ", ".join(str(n) for n in listing.missing[:16])
-        text = f"GPU {numbers} is not in the list: its beginning is cut, or a card is not there"
+        text = tell(
+            "GPU %(numbers)s is not in the list: its beginning is cut, or a card is not there",
+            numbers=numbers,
+        )
         yield Finding("cards_missing", "warn", text)
 
 
@@ -141,29 +169,44 @@ def _link_findings(status: NvLinkStatus) -> Iterator[Finding]:
     most = max((g.up or 0 for g in status.gpus), default=0)
     if status.missing:
         numbers = ", ".join(str(n) for n in status.missing[:16])
-        text = f"no links of GPU {numbers}: the beginning is cut, or it was not asked for"
+        text = tell(
+            "no links of GPU %(numbers)s: the beginning is cut, or it was not asked for",
+            numbers=numbers,
+        )
         yield Finding("cards_missing", "warn", text)
     if status.is_mixed:
-        text = "a GPU number stands twice: the answers of more than one node in this text"
+        text = tell("a GPU number stands twice: the answers of more than one node in this text")
         yield Finding("mixed", "warn", text)
         return
     for gpu in status.gpus:
         if gpu.links is None:
-            why = gpu.reason or "its links are not printed to their end"
-            yield Finding("no_links_read", "info", f"GPU {gpu.index}: {why}", (gpu.line,))
+            why = gpu.reason or tell("its links are not printed to their end")
+            text = tell("GPU %(index)s: %(why)s", index=gpu.index, why=why)
+            yield Finding("no_links_read", "info", text, (gpu.line,))
         elif gpu.up == 0:
-            text = f"GPU {gpu.index} has no active NVLink"
+            text = tell("GPU %(index)s has no active NVLink", index=gpu.index)
             yield Finding("nvlink_down", "error" if most else "warn", text, (gpu.line,))
         elif (gpu.up or 0) < most:
-            text = f"GPU {gpu.index} has {gpu.up} active NVLinks, others {most}"
+            text = tell(
+                "GPU %(index)s has %(up)s active NVLinks, others %(most)s",
+                index=gpu.index,
+                up=gpu.up,
+                most=most,
+            )
             yield Finding("nvlink_down", "error", text, (gpu.line,))
 
 
 def _link_summary(status: NvLinkStatus) -> str:
     said = [
-        f"GPU {g.index}: {(g.reason or 'unknown') if g.up is None else g.up}" for g in status.gpus
+        tell(
+            "GPU %(index)s: %(why)s",
+            index=g.index,
+            why=(g.reason or tell("unknown")) if g.up is None else g.up,
+        )
+        for g in status.gpus[:16]
     ]
-    return "Active NVLinks by card: " + (", ".join(said[:16]) or "none read")
+    cards = tell_all(said, ", ") or tell("none read")
+    return tell("Active NVLinks by card: %(cards)s", cards=cards)
 
 
 def _report_table(table: SmiTable, torn: int | None) -> Report:
@@ -177,8 +220,8 @@ def _report_table(table: SmiTable, torn: int | None) -> Report:
     return Report(
         _KIND,
         "table",
-        table.is_whole,
-        verdict_of(findings, known_good=table.is_whole),
+        table.is_whole and not table.missing,
+        verdict_of(findings, known_good=table.is_whole and not table.missing),
         lead(findings, _table_summary(table)),
         findings,
         {
@@ -202,20 +245,37 @@ def _report_table(table: SmiTable, torn: int | None) -> Report:
 
 def _table_summary(table: SmiTable) -> str:
     if not table.is_whole:
-        return "Only a part of the table is in this text."
-    counts = len(table.gpus), len(table.migs), len(table.processes)
-    return "{} GPU, {} MIG devices, {} processes".format(*counts)
+        return tell("Only a part of the table is in this text.")
+    return tell(
+        "%(gpus)s GPU, %(migs)s MIG devices, %(processes)s processes",
+        gpus=len(table.gpus),
+        migs=len(table.migs),
+        processes=len(table.processes),
+    )
 
 
 def _table_findings(table: SmiTable) -> Iterator[Finding]:
     if table.is_mixed:
-        yield Finding("mixed", "warn", "more than one table in this text")
+        yield Finding("mixed", "warn", tell("more than one table in this text"))
+    if table.missing and not table.is_mixed:
+        numbers = ", ".join(str(n) for n in table.missing[:16])
+        text = tell(
+            "GPU %(numbers)s is not in the table: a part is cut out, or it was not asked for",
+            numbers=numbers,
+        )
+        yield Finding("cards_missing", "warn", text)
     for gpu in table.gpus:
+        who = tell("A card") if gpu.index is None else tell("GPU %(index)s", index=gpu.index)
         if gpu.err_fields:
-            text = f"GPU {gpu.index}: ERR! in {', '.join(gpu.err_fields)}; reset or reboot"
-            yield Finding("err_cells", "error", text.replace("GPU None", "A card"), (gpu.line,))
+            cells = ", ".join(gpu.err_fields)
+            text = tell("%(who)s: ERR! in %(cells)s; reset or reboot", who=who, cells=cells)
+            yield Finding("err_cells", "error", text, (gpu.line,))
         if gpu.ecc_uncorrected:
-            text = f"GPU {gpu.index}: {gpu.ecc_uncorrected} uncorrected ECC errors since boot"
+            text = tell(
+                "%(who)s: %(count)s uncorrected ECC errors since boot",
+                who=who,
+                count=gpu.ecc_uncorrected,
+            )
             yield Finding("ecc_uncorrected", "error", text, (gpu.line,))
 
 
@@ -227,7 +287,14 @@ def _report_dump(dump: Dump, cut: int | None) -> Report:
         "dump",
         whole,
         verdict_of(findings, known_good=whole),
-        lead(findings, f"{len(dump.gpus)} of {dump.attached or 'unknown'} attached GPUs printed"),
+        lead(
+            findings,
+            tell(
+                "%(printed)s of %(attached)s attached GPUs printed",
+                printed=len(dump.gpus),
+                attached=dump.attached or tell("unknown"),
+            ),
+        ),
         findings,
         dump_values(dump) | lost_gpu(dump.sentences),
     )

@@ -10,6 +10,7 @@ from fleet.readings.nvidia_smi.cells import Cell, parse_cell
 from fleet.readings.nvidia_smi.query import QueryRow, QueryTable, parse_query
 from fleet.readings.nvidia_smi.throttle import is_throttled, read_reasons
 from fleet.readings.report import Finding, Report, Severity, lead, open_end, verdict_of
+from fleet.readings.told import tell
 
 _UNITS = frozenset({"MiB", "MHz", "%", "W"})
 _CLOSED = re.compile(r"0|P[02-9]|P1[0-5]|Yes|No|Enabled|Disabled|(?:Not )?Active|Default")
@@ -45,7 +46,20 @@ _MUST_BE_ZERO = (
     "ecc.errors.uncorrected.aggregate.total",
     "remapped_rows.uncorrectable",
 )
-_MUST_BE_NO = ("remapped_rows.pending", "remapped_rows.failure", "retired_pages.pending")
+_UNCORRECTED = "ecc.errors.uncorrected."
+_MUST_BE_NO = (
+    "remapped_rows.pending",
+    "remapped_rows.failure",
+    "retired_pages.pending",
+    "ecc.errors.uncorrected.aggregate.sram.thresholdExceeded",
+    "reset_status.reset_required",
+)
+# What the driver says a card needs or lacks: the words that are no trouble.
+_GOOD_WORDS = {
+    "gpu_recovery_action": ("None",),
+    "fabric.state": ("Completed", "Not Supported"),
+    "fabric.status": ("Success",),
+}
 
 
 def is_whole_row(text: str) -> bool:
@@ -67,7 +81,7 @@ def report_query(text: str, cut: int | None = None) -> Report:
     pages = [f for f in table.fields if f.startswith("retired_pages.")]
     findings = (*open_end(cut), *_sentence_findings(table), *_findings(table))
     if inferred:
-        why = "no header: used and free memory are told by their constant sum"
+        why = tell("no header: used and free memory are told by their constant sum")
         findings += (Finding("columns_inferred", "info", why),)
     whole = table.complete and cut is None
     known = whole and bool(table.fields) and not (inferred or _failed(table) or table.missing)
@@ -122,63 +136,85 @@ def _sentence_findings(table: QueryTable) -> Iterator[Finding]:
 
 def _findings(table: QueryTable) -> Iterator[Finding]:
     for row in table.rows:
-        who = "a card" if row.index is None else f"GPU {row.index}"
+        who = tell("a card") if row.index is None else tell("GPU %(index)s", index=row.index)
         states = {c.state for c in row.cells}
         if "reset_required" in states:
-            text = f"{who} requires a reset; its zeros do not mean idle"
+            text = tell("%(who)s requires a reset; its zeros do not mean idle", who=who)
             yield Finding("reset_required", "error", text, (row.line,))
         elif "lost" in states:
-            yield Finding("lost_gpu", "error", f"{who} is lost", (row.line,))
+            yield Finding("lost_gpu", "error", tell("%(who)s is lost", who=who), (row.line,))
         elif states & {"unknown_error", "unreadable"}:
-            text = f"{who} did not answer: [Unknown Error]"
+            text = tell("%(who)s did not answer: [Unknown Error]", who=who)
             yield Finding("unknown_error", "warn", text, (row.line,))
         yield from _health_findings(table, row, who)
     for field in _SAME:
         words = sorted({c.text for c in table.column(field) if c.state == "ok"})
         if len(words) > 1:
-            yield Finding("cards_differ", "warn", f"{field} differs: {', '.join(words[:8])}")
+            text = tell("%(field)s differs: %(words)s", field=field, words=", ".join(words[:8]))
+            yield Finding("cards_differ", "warn", text)
     for field in _MUST_BE_ZERO:
         if any(c.state in ("not_available", "not_supported") for c in table.column(field)):
-            text = f"{field} is not available: neither zero nor an error"
+            text = tell("%(field)s is not available: neither zero nor an error", field=field)
             yield Finding("ecc_not_available", "info", text)
     if table.is_beheaded:
-        text = f"the first title is {table.fields[0]}: the beginning of the text is cut"
+        text = tell(
+            "the first title is %(title)s: the beginning of the text is cut", title=table.fields[0]
+        )
         yield Finding("torn", "warn", text, (table.header_line or 1,))
     if table.headers > 1:
-        text = "the header stands twice: more than one answer in this text"
+        text = tell("the header stands twice: more than one answer in this text")
         yield Finding("mixed", "warn", text)
     if table.missing:
         numbers = ", ".join(str(n) for n in table.missing[:16])
-        text = f"no row for GPU {numbers}: not asked for, or not there"
+        text = tell("no row for GPU %(numbers)s: not asked for, or not there", numbers=numbers)
         yield Finding("cards_missing", "warn", text)
     if table.torn:
-        yield Finding("torn", "warn", "rows that are cut", table.torn)
+        yield Finding("torn", "warn", tell("rows that are cut"), table.torn)
 
 
 def _health_findings(table: QueryTable, row: QueryRow, who: str) -> Iterator[Finding]:
-    for field in _MUST_BE_ZERO:
+    parts = [f for f in table.fields if f.startswith(_UNCORRECTED) and f not in _MUST_BE_ZERO]
+    for field in (*_MUST_BE_ZERO, *parts):
         cell = table.cell(row, field)
         if cell is not None and cell.number:
-            yield Finding("ecc", "error", f"{who}: {field} is {cell.text}", (row.line,))
+            yield Finding("ecc", "error", _field_is(who, field, cell), (row.line,))
     for field in _MUST_BE_NO:
         cell = table.cell(row, field)
         if cell is not None and (cell.text == "Yes" or cell.number):
-            yield Finding("remap", "error", f"{who}: {field} is {cell.text}", (row.line,))
+            yield Finding("remap", "error", _field_is(who, field, cell), (row.line,))
+    for field, good in _GOOD_WORDS.items():
+        cell = table.cell(row, field)
+        if cell is not None and cell.state == "ok" and cell.text not in good:
+            id_ = "reset_required" if field == "gpu_recovery_action" else "fabric_not_ready"
+            yield Finding(id_, "error", _field_is(who, field, cell), (row.line,))
     reasons = read_reasons(table, row)
     if reasons and is_throttled(reasons):
         hard = set(reasons) - {"sw_power_cap", "sync_boost"} != set()
-        text = f"{who} is held back: {', '.join(reasons)}"
+        text = tell("%(who)s is held back: %(reasons)s", who=who, reasons=", ".join(reasons))
         yield Finding("throttled", "error" if hard else "warn", text, (row.line,))
+
+
+def _field_is(who: str, field: str, cell: Cell) -> str:
+    return tell("%(who)s: %(field)s is %(value)s", who=who, field=field, value=cell.text)
 
 
 def _summary(table: QueryTable) -> str:
     failed = _failed(table)
     if failed:
-        return f"{len(failed)} of {len(table.rows)} rows could not be read by the tool."
+        return tell(
+            "%(failed)s of %(all)s rows could not be read by the tool.",
+            failed=len(failed),
+            all=len(table.rows),
+        )
     if not table.rows:
-        return "No rows of an nvidia-smi query in this text."
+        return tell("No rows of an nvidia-smi query in this text.")
     names = sorted({c.text for c in table.column("name")})
-    return f"{len(table.rows)} rows" + (f", {' and '.join(names[:3])}" if names else "")
+    if not names:
+        return tell("%(all)s rows", all=len(table.rows))
+    named = names[0]
+    for name in names[1:3]:
+        named = tell("%(one)s and %(other)s", one=named, other=name)
+    return tell("%(all)s rows, %(names)s", all=len(table.rows), names=named)
 
 
 def _values(table: QueryTable, is_pages: bool) -> dict[str, Any]:

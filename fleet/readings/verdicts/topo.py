@@ -8,6 +8,7 @@ from typing import Any
 
 from fleet.readings.open_end import end_of
 from fleet.readings.report import Finding, Report, Severity, lead, open_end, verdict_of
+from fleet.readings.told import tell, tell_all
 from fleet.readings.topo import PATH_ORDER, Topology, is_whole_line, parse_topo
 from fleet.readings.verdicts.beside import KernelBeside
 
@@ -46,29 +47,59 @@ def _findings(topo: Topology) -> Iterator[Finding]:
         yield Finding(sentence.kind, severity, sentence.text[:300], (sentence.line,))
     if topo.columns and topo.problems:
         lines = topo.unread or ((topo.header_line,) if topo.header_line else ())
-        yield Finding("incomplete", "warn", "; ".join(topo.problems[:6]), lines)
+        yield Finding("incomplete", "warn", tell_all(topo.problems[:6]), lines)
+    if bare := _without_nvlink(topo):
+        text = tell(
+            "%(gpus)s: no NVLink, all other cards have it with each other", gpus=", ".join(bare)
+        )
+        lines = tuple(r.line for r in topo.rows if r.name in bare)
+        yield Finding("nvlink_missing", "error", text, lines)
     own = [r.gpu_numa_id for r in topo.rows if r.gpu_numa_id is not None]
     if topo.has_gpu_numa_column and topo.complete and not own:
-        text = "GPU NUMA ID is N/A for all cards: their memory is no NUMA node of the host"
+        text = tell("GPU NUMA ID is N/A for all cards: their memory is no NUMA node of the host")
         yield Finding("gpu_numa_none", "info", text)
     far = [g for g in topo.gpus if (near := topo.nearest_nics(g)) and near[0] == "SYS"]
     if far and len(far) == len(topo.gpus):
-        what = "the only NIC" if len(topo.nics) == 1 else "any NIC"
-        yield Finding("nic_far", "warn", f"no GPU is closer than SYS to {what}")
+        what = tell("the only NIC") if len(topo.nics) == 1 else tell("any NIC")
+        yield Finding("nic_far", "warn", tell("no GPU is closer than SYS to %(nic)s", nic=what))
     elif far:
-        yield Finding("nic_far", "warn", f"{', '.join(far)}: no NIC closer than SYS")
+        text = tell("%(gpus)s: no NIC closer than SYS", gpus=", ".join(far))
+        yield Finding("nic_far", "warn", text)
+
+
+def _without_nvlink(topo: Topology) -> list[str]:
+    """Name cards without any NVLink where at least three others are all linked: behind switches that is a fault.
+
+    Bridges between pairs of cards leave out others by design, so pairs alone say nothing.
+    """
+    if not topo.complete:
+        return []
+    pairs = topo.pairs(topo.gpus, topo.gpus)
+    linked = {card for pair, word in pairs.items() if word.startswith("NV") for card in pair}
+    meshed = all(w.startswith("NV") for pair, w in pairs.items() if linked.issuperset(pair))
+    return [g for g in topo.gpus if g not in linked] if len(linked) >= 3 and meshed else []
 
 
 def _summary(topo: Topology) -> str:
     if not topo.columns:
-        return topo.sentences[0].text[:300] if topo.sentences else "No topo matrix in this text."
-    counted = f"{len(topo.gpus)} GPU, {len(topo.nics)} NIC"
+        return (
+            topo.sentences[0].text[:300] if topo.sentences else tell("No topo matrix in this text.")
+        )
+    counted = tell("%(gpus)s GPU, %(nics)s NIC", gpus=len(topo.gpus), nics=len(topo.nics))
     if not topo.complete:
-        return f"{counted} in the header, but the matrix is incomplete: {topo.problems[0]}."
+        return tell(
+            "%(counted)s in the header, but the matrix is incomplete: %(why)s.",
+            counted=counted,
+            why=topo.problems[0],
+        )
     words = set(topo.pairs(topo.gpus, topo.gpus).values())
     if not words:
-        return f"{counted}: a single card has no pair."
-    return f"{counted}; links between cards: {', '.join(sorted(words))}."
+        return tell("%(counted)s: a single card has no pair.", counted=counted)
+    return tell(
+        "%(counted)s; links between cards: %(words)s.",
+        counted=counted,
+        words=", ".join(sorted(words)),
+    )
 
 
 def _values(topo: Topology) -> dict[str, Any]:
