@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from fleet.readings.told import tell
+
 XidClass = Literal["app", "reset", "hardware", "ask", "info", "follow"]
 # The day of the public catalogue that this table follows: its version.
 CATALOGUE = "2025-10-29"
@@ -72,3 +74,8 @@ def xid_class(code: int) -> XidClass:
 def xid_name(code: int) -> str:
     """Return what a code says, or its number alone."""
     return _NAMES.get(code, f"Xid {code}")
+
+
+def xid_words(code: int) -> str:
+    """Return the same as a sentence that can be told in another language."""
+    return tell(_NAMES[code]) if code in _NAMES else tell("Xid %(code)s", code=code)

@@ -17,8 +17,15 @@ _LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]{0,127})="((?:[^"\\]|\\.){0,4096}
 _ESCAPE = re.compile(r"\\(.)")
 _CACHE_CAP = 65_536
 _SERIES_BYTES_CAP = 16_384
-# What DCGM prints for a field that it cannot read.
-SENTINELS = frozenset((9223372036854775794.0, 9223372036854775792.0, 2147483634.0))
+# What DCGM prints for a field that is blank, not found, not supported or not permitted: four numbers of each width.
+# Source: DCGM dcgm_fields.h, DCGM_INT32_BLANK, DCGM_INT64_BLANK, DCGM_FP64_BLANK.
+SENTINELS = frozenset(
+    float(blank + n)
+    for blank in (0x7FFFFFF0, 0x7FFFFFFFFFFFFFF0, 140737488355328)
+    for n in range(4)
+)
+# OpenMetrics writes an example of the measured things behind a value.
+_EXEMPLAR = " # {"
 
 
 class Series(NamedTuple):
@@ -97,7 +104,8 @@ class SeriesCache:
     def _learn(self, line: bytes) -> Sample | None:
         text = line[:_SERIES_BYTES_CAP].decode("utf-8", "replace").strip()
         end = _series_end(text)
-        words = text[end:].split()
+        value_text, exemplar, _ = text[end:].partition(_EXEMPLAR)
+        words = value_text.split()
         series = parse_series(text[:end]) if end and 0 < len(words) <= 2 else None
         if series is None:
             return None
@@ -105,7 +113,7 @@ class SeriesCache:
         if value is None:
             return None
         # A time stamp behind the value changes with each scrape: such a key is never met again.
-        if len(words) == 1 and len(line) < _SERIES_BYTES_CAP:
+        if len(words) == 1 and not exemplar and len(line) < _SERIES_BYTES_CAP:
             if len(self._known) >= _CACHE_CAP:
                 self._known.clear()
             self._known[line.rpartition(b" ")[0]] = series
@@ -157,7 +165,8 @@ def _series_end(text: str) -> int:
     """Return where the series ends: behind its closing brace, which a value may also hold."""
     brace = text.find("{")
     if brace < 0:
-        return len(text.split(" ", 1)[0]) if " " in text else 0
+        words = text.split(None, 1)
+        return len(words[0]) if len(words) == 2 else 0
     quoted = False
     at = brace
     while at < len(text):
