@@ -15,9 +15,9 @@ from fleet.readings.text import clean_line, decode
 
 _HINTS = (
     b"Xid", b"NVRM", b"oom", b"Out of memory", b"out of memory", b"segfault", b"mlx5_core",
-    b"EDAC MC", b"file-max", b"PCIe bandwidth", b"BUG:", b"panic", b"protection",
+    b"EDAC ", b"file-max", b"PCIe bandwidth", b"BUG:", b"panic", b"protection",
     b"ysrq", b"ysRq",
-    b" PID: ", b"nvidia", b"traps:", b"kernel BUG", b"Unable to handle", b"Internal error", b"EDAC ",
+    b" PID: ", b"nvidia", b"traps:", b"kernel BUG", b"Unable to handle",
 )  # fmt: skip
 # Known without a stamp: headers of pstore and journalctl, a driver's own prefix, lines that go on.
 _AROUND = re.compile(r"^(?:dmesg-\S{1,80}:?$|Panic#\d|Oops#\d|-- |NVRM: |mlx5_core |nvidia|\s)")
@@ -73,21 +73,23 @@ class KernelReader:
         for place in range(first):
             self._read_at(batch[place], begun + place + 1, told[place])
         # Only now is it known with what stamped lines begin.
-        for place in self._telling(batch[first:]):
-            self._read_at(batch[first + place], begun + first + place + 1, told[first + place])
+        for place, is_hinted in self._telling(batch[first:]):
+            at = first + place
+            self._read_at(batch[at], begun + at + 1, told[at], is_hinted=is_hinted)
         self.lines = begun + len(batch)
 
-    def _read_at(self, line: bytes, place: int, number: int) -> None:
+    def _read_at(self, line: bytes, place: int, number: int, *, is_hinted: bool = True) -> None:
         self.lines, self._number = place, number
-        self._read(clean_line(decode(line[:_LINE_CHARS])))
+        self._read(clean_line(decode(line[:_LINE_CHARS])), is_hinted=is_hinted)
 
-    def _telling(self, batch: list[bytes]) -> list[int]:
-        """Return the places of lines that hold a hint, or do not begin as stamped lines do."""
+    def _telling(self, batch: list[bytes]) -> list[tuple[int, bool]]:
+        """Return the places of lines that do not begin as stamped lines do, or hold a hint, and whether they do."""
         starts = self._starts
         odd = {n for n, line in enumerate(batch) if line[:1] not in starts and line.strip()}
-        return sorted(odd | _hinted(batch))
+        hinted = _hinted(batch)
+        return [(place, place in hinted) for place in sorted(odd | hinted)]
 
-    def _read(self, text: str) -> None:
+    def _read(self, text: str, *, is_hinted: bool) -> None:
         stamped = read_stamp(text)
         if stamped.form:
             self.formed += 1
@@ -103,7 +105,8 @@ class KernelReader:
             self.host_name = head[1]
         if text.startswith(("<", "Panic#")) or "dmesg-erst" in text:
             self.is_pstore = True
-        told = (
+        # Without a hint a line tells nothing; that it is no kernel's must still be known.
+        told = is_hinted and (
             self.xids.take(stamped.text, self._number)
             or self.host.take(stamped.text, self._number, self.lines)
             or self.trouble.take(stamped.text, self._number)

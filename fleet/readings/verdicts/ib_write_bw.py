@@ -24,18 +24,26 @@ _ROWS_CAP = 256
 _SHARED = ("device", "qps", "link", "gid_index", "mtu", "connection", "transport", "exchange")
 # What to look at first, by ibv_wc_status.
 _HINTS = {
-    9: "the peer refused the request: both sides must run the same tool with the same options",
-    10: "the peer refused access to its memory",
-    11: "the peer could not carry out the request: compare MTU and options of both sides",
-    12: "the peer did not answer: path, GID index, MTU or a filter between the two",
-    13: "the peer had no receive buffer ready in time",
+    9: tell(
+        "the peer refused the request: both sides must run the same tool with the same options"
+    ),
+    10: tell("the peer refused access to its memory"),
+    11: tell("the peer could not carry out the request: compare MTU and options of both sides"),
+    12: tell("the peer did not answer: path, GID index, MTU or a filter between the two"),
+    13: tell("the peer had no receive buffer ready in time"),
 }
 _NOTE_TEXT: dict[str, tuple[Severity, str]] = {
-    "cpu_frequency": ("warn", "CPU clocks differ: figures that rest on cycles may be wrong"),
-    "clock_measured": ("info", "the measured clock differs from the nominal one and was used"),
-    "mtu_lowered": ("warn", "the MTU that was asked for is higher than the port's active MTU"),
-    "no_peak": ("info", "the peak was not measured in this mode; 0.00 is no result"),
-    "inline_off": ("info", "the tool turned inline data off"),
+    "cpu_frequency": ("warn", tell("CPU clocks differ: figures that rest on cycles may be wrong")),
+    "clock_measured": (
+        "info",
+        tell("the measured clock differs from the nominal one and was used"),
+    ),
+    "mtu_lowered": (
+        "warn",
+        tell("the MTU that was asked for is higher than the port's active MTU"),
+    ),
+    "no_peak": ("info", tell("the peak was not measured in this mode; 0.00 is no result")),
+    "inline_off": ("info", tell("the tool turned inline data off")),
 }
 
 
@@ -108,7 +116,7 @@ def _findings(found: Perftest) -> Iterator[Finding]:
     for note, lines in found.notes.items():
         if note in _NOTE_TEXT:
             severity, text = _NOTE_TEXT[note]
-            yield Finding(note, severity, tell(text), tuple(lines))
+            yield Finding(note, severity, text, tuple(lines))
     if any(block.is_bidirectional for block in found.blocks):
         text = tell("both directions at once: the figure is their sum and may exceed the line rate")
         titles = tuple(b.line for b in found.blocks if b.is_bidirectional)
@@ -131,15 +139,18 @@ def _completion_text(failure: Failure) -> str:
     if failure.status is None:
         return tell("a work request failed; its status is not in this text")
     meaning = failure.meaning or tell("a status that is not known")
-    pattern = "a work request failed with %(meaning)s (status %(status)s)"
     if failure.syndrome:
-        pattern = (
-            "a work request failed with %(meaning)s (status %(status)s, syndrome %(syndrome)s)"
-        )
-    words = {"status": failure.status, "syndrome": failure.syndrome}
-    said = tell(pattern, meaning=meaning, **words)
+        said = tell(
+            "a work request failed with %(meaning)s (status %(status)s, syndrome %(syndrome)s)",
+            meaning=meaning, status=failure.status, syndrome=failure.syndrome,
+        )  # fmt: skip
+    else:
+        said = tell(
+            "a work request failed with %(meaning)s (status %(status)s)",
+            meaning=meaning, status=failure.status,
+        )  # fmt: skip
     hint = _HINTS.get(failure.status)
-    return tell("%(what)s: %(hint)s", what=said, hint=tell(hint)) if hint else said
+    return tell("%(what)s: %(hint)s", what=said, hint=hint) if hint else said
 
 
 def _missing(found: Perftest) -> str:

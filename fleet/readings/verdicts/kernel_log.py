@@ -22,12 +22,22 @@ _NIC_SEVERITY: dict[str, Severity] = {
     "module high temperature": "warn",
     "ACCESS_REG failed": "info",
 }
+_EVENTS = {
+    "probe failed": tell("probe failed"),
+    "insufficient PCIe slot power": tell("insufficient PCIe slot power"),
+    "module high temperature": tell("module high temperature"),
+    "ACCESS_REG failed": tell("ACCESS_REG failed"),
+    "Cable unplugged": tell("Cable unplugged"),
+    "Cable plugged": tell("Cable plugged"),
+    "Link up": tell("Link up"),
+    "Link down": tell("Link down"),
+}
 # No failure by themselves, but the card wants a reset at the next drain or a closer look.
 _WATCHED = frozenset({63, 92})
 _ASKS = {
-    "app": "look at the program first",
-    "reset": "reset the card or reboot the node",
-    "hardware": "take the card out of service",
+    "app": tell("look at the program first"),
+    "reset": tell("reset the card or reboot the node"),
+    "hardware": tell("take the card out of service"),
 }
 _HARMLESS_ACTIONS = ("None", "none")
 
@@ -100,9 +110,7 @@ def _findings(reader: KernelReader) -> Iterator[Finding]:
     yield from _host_findings(reader.host)
     yield from _nic_findings(reader.host)
     for name, trouble in reader.trouble.seen.items():
-        text = tell(
-            "%(what)s (%(lines)s)", what=tell(trouble.text), lines=_count_lines(trouble.count)
-        )
+        text = tell("%(what)s (%(lines)s)", what=trouble.text, lines=_count_lines(trouble.count))
         yield Finding(name, trouble.severity, text, tuple(trouble.lines))
 
 
@@ -119,8 +127,10 @@ def _sxid_findings(switches: list[SxidLine]) -> Iterator[Finding]:
         words = {line.severity for line in lines if line.severity}
         severity: Severity = "error" if "Fatal" in words else "warn"
         word = "Fatal" if "Fatal" in words else next(iter(words), tell("no severity"))
-        pattern = "%(switch)s: SXid %(code)s, %(severity)s; the whole node is concerned"
-        text = tell(pattern, switch=switch, code=code, severity=word)
+        text = tell(
+            "%(switch)s: SXid %(code)s, %(severity)s; the whole node is concerned",
+            switch=switch, code=code, severity=word,
+        )  # fmt: skip
         yield Finding("sxid", severity, text, tuple(line.line for line in lines[:64]))
 
 
@@ -142,7 +152,7 @@ def _xid_finding(group: XidGroup, alone: bool) -> Finding:
     if group.lines > 1:
         text = tell("%(what)s (%(lines)s)", what=text, lines=_count_lines(group.lines))
     if name in _ASKS:
-        text = tell("%(what)s; %(advice)s", what=text, advice=tell(_ASKS[name]))
+        text = tell("%(what)s; %(advice)s", what=text, advice=_ASKS[name])
     return Finding(f"xid_{group.code}", severity, text, (group.first_line,))
 
 
@@ -196,13 +206,15 @@ def _host_findings(host: HostLog) -> Iterator[Finding]:
         yield Finding("file_max", "warn", text, tuple(host.file_max[1]))
     for row, line in zip(host.edac, host.edac_lines, strict=True):
         is_lost = row["type"] == "UE"
-        pattern = (
-            "%(count)s uncorrected memory errors on %(module)s"
+        told = {
+            "count": row["count"],
+            "module": row["dimm"] or tell("a memory module without a name"),
+        }
+        text = (
+            tell("%(count)s uncorrected memory errors on %(module)s", **told)
             if is_lost
-            else "%(count)s corrected memory errors on %(module)s"
+            else tell("%(count)s corrected memory errors on %(module)s", **told)
         )
-        module = row["dimm"] or tell("a memory module without a name")
-        text = tell(pattern, count=row["count"], module=module)
         yield Finding("edac", "error" if is_lost else "warn", text, (line,))
     if host.crash or host.is_sysrq:
         where = tuple(host.crash_lines[:64])
@@ -218,7 +230,9 @@ def _host_findings(host: HostLog) -> Iterator[Finding]:
 def _nic_findings(host: HostLog) -> Iterator[Finding]:
     for key, row in host.nics.items():
         severity = _NIC_SEVERITY.get(row["event"], "info")
-        text = tell("NIC %(bdf)s: %(event)s", bdf=row["bdf"], event=tell(row["event"]))
+        text = tell(
+            "NIC %(bdf)s: %(event)s", bdf=row["bdf"], event=_EVENTS.get(row["event"], row["event"])
+        )
         yield Finding("nic", severity, text, tuple(host.nic_lines[key]))
     for bdf, line in host.fallen_links()[:64]:
         text = tell("NIC %(bdf)s: the link went down and did not come back", bdf=bdf)

@@ -15,23 +15,28 @@ from fleet.readings.told import tell
 from fleet.readings.verdicts.nccl_watchdog import watchdog_findings, watchdog_values
 
 _ADVICE = {
-    "ib_completion_error": "look at the rail and its peer",
-    "shm_full": "raise /dev/shm (--shm-size, --ipc=host, or a memory volume)",
-    "no_space": "mostly /dev/shm; raise it",
-    "nccl_version_mismatch": "images differ",
-    "duplicate_rank": "two processes claim one rank: a stale process or a wrong launcher",
-    "no_net_plugin": "no network could be initialised",
-    "ibv_create_ah_failed": "the HCA list may match management ports; name HCAs exactly (=mlx5_0,..)",
-    "ibv_modify_qp_failed": "the GID index may be of the wrong kind",
-    "connect_failed": "the peer cannot be reached",
-    "ib_async_fatal": "look at the port, its cable and its counters",
-    "memory_registration_failed": "raise the limit of locked memory (memlock unlimited)",
-    "duplicate_gpu": "two ranks use one card: look at CUDA_VISIBLE_DEVICES and the local rank",
-    "message_truncated": "ranks called the operation with different sizes",
-    "nvls_bind_failed": "the NVSwitch fabric refused multicast memory: look at the fabric manager",
+    "ib_completion_error": tell("look at the rail and its peer"),
+    "shm_full": tell("raise /dev/shm (--shm-size, --ipc=host, or a memory volume)"),
+    "no_space": tell("mostly /dev/shm; raise it"),
+    "nccl_version_mismatch": tell("images differ"),
+    "duplicate_rank": tell("two processes claim one rank: a stale process or a wrong launcher"),
+    "no_net_plugin": tell("no network could be initialised"),
+    "ibv_create_ah_failed": tell(
+        "the HCA list may match management ports; name HCAs exactly (=mlx5_0,..)"
+    ),
+    "ibv_modify_qp_failed": tell("the GID index may be of the wrong kind"),
+    "connect_failed": tell("the peer cannot be reached"),
+    "ib_async_fatal": tell("look at the port, its cable and its counters"),
+    "memory_registration_failed": tell("raise the limit of locked memory (memlock unlimited)"),
+    "duplicate_gpu": tell(
+        "two ranks use one card: look at CUDA_VISIBLE_DEVICES and the local rank"
+    ),
+    "message_truncated": tell("ranks called the operation with different sizes"),
+    "nvls_bind_failed": tell(
+        "the NVSwitch fabric refused multicast memory: look at the fabric manager"
+    ),
 }
 _EDGES_SHOWN = 256
-_WAYS = (("inside a node %(names)s", "intra"), ("between nodes %(names)s", "inter"))
 _CONTAINER_ID = re.compile(r"[0-9a-f]{12}")
 
 
@@ -131,11 +136,8 @@ def _place_findings(reader: NcclReader) -> Iterator[Finding]:
             )
             yield Finding("external_plugin", "info", text)
     ways = _transport_values(reader)["transports"]
-    told = [tell(pattern, names=_way_words(ways[key])) for pattern, key in _WAYS if ways[key]]
-    if len(told) == 2:
-        told = [tell("%(first)s; %(second)s", first=told[0], second=told[1])]
-    if told:
-        yield Finding("transports", "info", told[0])
+    if told := _ways_told(ways["intra"], ways["inter"]):
+        yield Finding("transports", "info", told)
     for host in reader.table.hosts(_EDGES_SHOWN):
         if _CONTAINER_ID.fullmatch(host):
             text = tell(
@@ -144,6 +146,14 @@ def _place_findings(reader: NcclReader) -> Iterator[Finding]:
             )
             yield Finding("container_host", "info", text)
             return
+
+
+def _ways_told(intra: str | list[str] | None, inter: str | list[str] | None) -> str:
+    inside = tell("inside a node %(names)s", names=_way_words(intra)) if intra else ""
+    outside = tell("between nodes %(names)s", names=_way_words(inter)) if inter else ""
+    if inside and outside:
+        return tell("%(first)s; %(second)s", first=inside, second=outside)
+    return inside or outside
 
 
 def _way_words(ways: str | list[str]) -> str:
@@ -171,7 +181,7 @@ def _event_findings(reader: NcclReader) -> Iterator[Finding]:
         # The words of NCCL itself stay as they are.
         said = first.text[:240]
         if advice:
-            said = tell("%(text)s (%(advice)s)", text=said, advice=tell(advice))
+            said = tell("%(text)s (%(advice)s)", text=said, advice=advice)
         yield Finding(first.name, first.severity, said, lines)
 
 

@@ -29,33 +29,35 @@ _STAGES = {
 }
 # Said of the phase in which a start ended, where its name alone says little.
 _PHASE_WORDS = {
-    "load": "weights were being read",
-    "compile": "the model was being compiled",
-    "profile": "memory profiling and warm-up runs, after compilation and before the graph capture",
-    "kv": "the KV cache was being planned",
-    "capture": "graphs were being captured",
-    "warmup": "warm-up after the graph capture",
+    "load": tell("weights were being read"),
+    "compile": tell("the model was being compiled"),
+    "profile": tell(
+        "memory profiling and warm-up runs, after compilation and before the graph capture"
+    ),
+    "kv": tell("the KV cache was being planned"),
+    "capture": tell("graphs were being captured"),
+    "warmup": tell("warm-up after the graph capture"),
 }
 _ADVICE = {
-    "gpu_not_free": "something else holds the GPU; find it before starting again",
-    "kv_too_small": "KV cache too small for max-model-len",
-    "kv_none": "no memory left for the KV cache",
-    "disk_quota": "disk quota exceeded where the compile cache lies",
-    "no_space": "no space left, most likely /dev/shm",
-    "bad_arguments": "the image does not know these arguments",
-    "port_in_use": "the port is in use or the address is not of this node",
-    "nccl_mismatch": "images differ: NCCL versions do not match",
-    "follower_not_headless": "node rank above 0 was started without --headless",
-    "oom": "out of GPU memory",
-    "illegal_access": "a kernel crashed (software), no proof of bad hardware",
-    "no_kernel_image": "the build does not match this GPU architecture",
-    "cancelled": "cancelled by the scheduler, not a crash",
-    "host_oom": "out of host memory: the kernel or the cluster ended it",
-    "container_failed": "the container could not be started",
-    "vllm_missing": "there is no vLLM in this image or environment",
-    "store_timeout": "not all nodes joined",
-    "rpc_timeout": "a rank did not answer; look for a hung or dead rank",
-    "watchdog": "a collective timed out",
+    "gpu_not_free": tell("something else holds the GPU; find it before starting again"),
+    "kv_too_small": tell("KV cache too small for max-model-len"),
+    "kv_none": tell("no memory left for the KV cache"),
+    "disk_quota": tell("disk quota exceeded where the compile cache lies"),
+    "no_space": tell("no space left, most likely /dev/shm"),
+    "bad_arguments": tell("the image does not know these arguments"),
+    "port_in_use": tell("the port is in use or the address is not of this node"),
+    "nccl_mismatch": tell("images differ: NCCL versions do not match"),
+    "follower_not_headless": tell("node rank above 0 was started without --headless"),
+    "oom": tell("out of GPU memory"),
+    "illegal_access": tell("a kernel crashed (software), no proof of bad hardware"),
+    "no_kernel_image": tell("the build does not match this GPU architecture"),
+    "cancelled": tell("cancelled by the scheduler, not a crash"),
+    "host_oom": tell("out of host memory: the kernel or the cluster ended it"),
+    "container_failed": tell("the container could not be started"),
+    "vllm_missing": tell("there is no vLLM in this image or environment"),
+    "store_timeout": tell("not all nodes joined"),
+    "rpc_timeout": tell("a rank did not answer; look for a hung or dead rank"),
+    "watchdog": tell("a collective timed out"),
 }
 
 
@@ -165,7 +167,7 @@ def _end_findings(reader: PhaseReader) -> Iterator[Finding]:
         words = _PHASE_WORDS.get(stage)
         text = tell("the last phase of the start in this text is %(phase)s", phase=stage)
         if words:
-            text = tell("%(what)s: %(hint)s", what=text, hint=tell(words))
+            text = tell("%(what)s: %(hint)s", what=text, hint=words)
         yield Finding(f"ended_in_{stage}", "info", text, (cause.line,))
     if _is_error_cut(reader):
         text = tell("a traceback is told and its error is not: the cause is missing in this text")
@@ -182,7 +184,7 @@ def _summary(reader: PhaseReader, ready: bool) -> str:
     cause = reader.cause
     if cause is not None and not (reader.shutdown_line and cause.weight == "echo"):
         advice = _ADVICE.get(cause.kind)
-        why = tell(advice) if advice else cause.text[:200]
+        why = advice or cause.text[:200]
         return tell("%(what)s: %(why)s.", what=_failed_words(reader, cause), why=why)
     if _is_stopped(reader):
         return tell("Stopped in order.")
