@@ -5,7 +5,7 @@ import io
 import pytest
 
 from fleet.readings.kinds import read_as
-from fleet.readings.metrics.exposition import SENTINELS, parse_exposition
+from fleet.readings.metrics.exposition import SENTINELS, SeriesCache, parse_exposition
 from fleet.readings.report import Report
 
 ENGINE = """\
@@ -158,3 +158,12 @@ def test_two_whole_scrapes_of_different_names_are_both_read():
 def test_a_page_of_an_error_is_no_scrape():
     found = read("<html><head><title>404 Not Found</title></head></html>\n")
     assert (found.verdict, found.complete) == ("unknown", False)
+
+
+def test_an_endpoint_read_again_gives_what_a_first_reading_gives():
+    """Lines that were met before are remembered; those of older scrapes are let go."""
+    cache = SeriesCache()
+    for turn in range(300):
+        raw = ENGINE.replace(" 3.0\n", f" {turn}.5\n").encode()
+        assert cache.parse(raw) == parse_exposition(raw)
+    assert len(cache._lines) <= 2 * len(ENGINE.splitlines()) + 64 + len(ENGINE.splitlines())

@@ -1,6 +1,7 @@
 """Reads Prometheus' text format, quickly when the same endpoint is read again and again.
 
-Between two scrapes only the values change, so the text of a series is parsed once and remembered.
+Between two scrapes only values change, and of most series not even those: the text of a series is parsed once and
+remembered, and so is a whole line until it changes.
 A series that is absent is unknown, never zero.
 """
 
@@ -17,6 +18,7 @@ _LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]{0,127})="((?:[^"\\]|\\.){0,4096}
 _ESCAPE = re.compile(r"\\(.)")
 _CACHE_CAP = 65_536
 _SERIES_BYTES_CAP = 16_384
+_LINES_SPARE = 64
 # What DCGM prints for a field that is blank, not found, not supported or not permitted: four numbers of each width.
 # Source: DCGM dcgm_fields.h, DCGM_INT32_BLANK, DCGM_INT64_BLANK, DCGM_FP64_BLANK.
 SENTINELS = frozenset(
@@ -68,27 +70,35 @@ class SeriesCache:
 
     def __init__(self) -> None:
         self._known: dict[bytes, Series] = {}
+        self._lines: dict[bytes, Sample] = {}
 
     def parse(self, raw: bytes) -> Exposition:
         """Read one scrape."""
-        known, new = (
-            self._known.get,
-            tuple.__new__,
-        )  # the constructor of a NamedTuple costs half of the loop
-        samples: list[Sample] = []
-        take = samples.append
-        bad: list[int] = []
         rows = raw.split(b"\n")
         # A last line without its line feed may have lost digits: its value is not taken.
         cut = rows.pop()
+        # Lines of older scrapes are met no more.
+        if len(self._lines) > 2 * len(rows) + _LINES_SPARE:
+            self._lines.clear()
+        lines = self._lines
+        seen, known = lines.get, self._known.get
+        new = tuple.__new__  # the constructor of a NamedTuple costs half of the loop
+        samples: list[Sample] = []
+        take = samples.append
+        bad: list[int] = []
         for number, line in enumerate(rows, 1):
+            sample = seen(line)
+            if sample is not None:
+                take(sample)
+                continue
             if not line or line[0] == 35:
                 continue
             key, _, text = line.rpartition(b" ")
             series = known(key)
             if series is not None and b"_" not in text:
                 try:
-                    take(new(Sample, (series, float(text))))
+                    sample = lines[line] = new(Sample, (series, float(text)))
+                    take(sample)
                     continue
                 except ValueError:
                     pass
