@@ -90,6 +90,9 @@ FAULTS = [
     ("nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): garbled, Fatal", "unknown", "xid_torn"),
     ("nvidia-nvswitch0: SXid (PCI:0000:c3:00.0): 24007, Fatal, Link 30 sourcetrack timeout error", "fail", "sxid"),
     ("nvidia-nvswitch0: SXid (PCI:0000:c3:00.0): 20009, Non-fatal, Link 28 RX Short Error Rate", "unknown", "sxid"),
+    ("nvidia-uvm: uvm_global_set_fatal_error_impl(): Fatal error: NV_ERR_GPU_IS_LOST", "fail", "driver_fatal"),
+    ("NVRM: nvAssertFailedNoLog: Assertion failed: status == NV_OK @ kernel_gsp.c:100", "unknown", "driver_fault"),
+    ("NVRM: _kgspRpcRecvPoll: GSP RM heartbeat timed out for GPU1 (expected every 5200 ms)", "unknown", "driver_fault"),
     ("NVRM: The NVIDIA probe routine failed for 1 device(s).", "fail", "driver_failed"),
     ("NVRM: GPU 0000:4e:00.0: RmInitAdapter failed! (0x62:0x40:2477)", "fail", "init_failed"),
     ("mlx5_core 0000:5e:00.0: poll_health:801:(pid 0): device's health compromised - reached miss count", "fail", "nic_health"),
@@ -268,3 +271,17 @@ def test_lines_of_a_node_keep_their_numbers_over_batches():
     reader.feed([f"[2.000001] {OFF_BUS}".encode()], [999])
     assert reader.xids.groups[79, "0000:4e:00"].first_line == 999
     assert reader.lines == 71
+
+
+@pytest.mark.parametrize(
+    "form", [form for form, _name in STAMPS if "kernel:" in form or "2026] " in form]
+)
+def test_a_quiet_log_is_known_by_its_stamps(form):
+    text = "".join(form.format(f"usb 1-{n}: new device") + "\n" for n in range(3))
+    assert recognise(text) == "kernel-log"
+
+
+@pytest.mark.parametrize("indent", ["\t", "    "])
+def test_a_log_that_was_pasted_with_an_indent_is_one(indent):
+    assert read("".join(f"{indent}{line}\n" for line in QUIET.splitlines())).verdict == "pass"
+    assert read("".join(f"{indent}{line}\n" for line in LOST.splitlines())).verdict == "fail"

@@ -77,6 +77,7 @@ def test_what_a_launcher_puts_before_each_line_changes_nothing(prefix):
 
 
 def test_an_engine_that_stopped_in_order_serves_no_more():
+    assert read(READY + "Terminated\n").verdict == "unknown"
     found = read(READY + STOPPED)
     assert (found.verdict, found.summary) == ("unknown", "Stopped in order.")
 
@@ -156,3 +157,21 @@ def test_lines_that_sound_bad_in_healthy_starts_are_no_failure():
     found = read(READY + "".join(f"{line}\n" for line in HARMLESS))
     assert found.verdict == "pass"
     assert found.values["error"] is None
+
+
+WRONG = """\
+(APIServer pid=1) ERROR 11-30 21:21:58 [serving_chat.py:200] Error in preprocessing prompt inputs
+(APIServer pid=1) ERROR 11-30 21:21:58 [serving_chat.py:200] Traceback (most recent call last):
+(APIServer pid=1) ERROR 11-30 21:21:58 [serving_chat.py:200] ValueError: This model's maximum context length is 4096 tokens.
+"""
+
+
+def test_a_wrong_request_is_no_failure_of_the_engine():
+    found = read(READY + WRONG)
+    assert found.verdict == "pass"
+    assert [(f.id, f.severity) for f in found.findings] == [("requests_refused", "info")]
+
+
+def test_any_other_exception_while_serving_is_one():
+    assert read(READY + WRONG.replace("ValueError", "RuntimeError")).verdict == "fail"
+    assert read(START + WRONG).verdict == "fail"

@@ -53,7 +53,8 @@ class KernelLine(NamedTuple):
 
 
 def read_stamp(text: str) -> KernelLine:
-    """Split one line."""
+    """Split one line; one that was pasted with blanks before it loses them."""
+    text = text.lstrip(" \t")
     if found := _DECODED.match(text):
         inner = _read_dmesg(text[found.end() :])
         return inner._replace(form="decoded") if inner else KernelLine(text, "", None, None, None)

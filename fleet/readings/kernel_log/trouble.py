@@ -60,6 +60,10 @@ _TABLE: tuple[tuple[str, Severity, tuple[str, ...], str], ...] = (
     ("driver_failed", "error", ("probe routine failed", "None of the NVIDIA devices were",
      "No NVIDIA GPU found", "No NVIDIA graphics adapter found", "rm_init_adapter failed",
      "assigned to your NVIDIA device is invalid"), tell("the NVIDIA driver could not use a card")),
+    ("driver_fatal", "error", ("uvm encountered global fatal error", "uvm_global_set_fatal_error",
+     "NV_ERR_GPU_IS_LOST"), tell("the NVIDIA driver met a fatal error")),
+    ("driver_fault", "warn", ("nvAssert", "GSP RM heartbeat timed out", "RM unhandled interrupt threshold"),
+     tell("the NVIDIA driver reported a fault of its own")),
     ("kernel_warning", "warn", ("WARNING: CPU",), tell("the kernel warned of itself")),
     ("throttled", "warn", ("clock throttled",), tell("a processor was too hot")),
 )  # fmt: skip

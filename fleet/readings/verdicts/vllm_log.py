@@ -143,6 +143,9 @@ def _findings(reader: PhaseReader, ready: bool) -> Iterator[Finding]:
         if echo:
             text = tell("follows: %(text)s", text=text)
         yield Finding(failure.kind, severity, text, (failure.line,))  # type: ignore[arg-type]
+    if reader.refused_requests:
+        text = tell("%(count)s requests were refused as wrong", count=len(reader.refused_requests))
+        yield Finding("requests_refused", "info", text, tuple(reader.refused_requests))
     yield from _end_findings(reader)
     listen = reader.facts.words.get("listen", "")
     if "//127." in listen or "//localhost" in listen:

@@ -24,10 +24,22 @@ _UNKNOWN_LAYOUT = Layout(0, 8, 1, 1, 1)
 _NAME = re.compile(r"\(([A-Za-z_]\w{0,63})")
 _HEADER = re.compile(r"^(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) [\d-]{5} [\d:]{8} \[?[^\]]{1,80}\] ?")
 _TORCH_HEADER = re.compile(r"^(?:\[rank\d{1,5}\]:)?\[?[IWEF]\d{3,4} [\d:.]{8,18} [^\]]{1,120}\] ?")
+_SERVING = re.compile(r"ERROR [\d-]{5} [\d:]{8} \[?serving\w{0,40}\.py:")
+_OF_A_REQUEST = frozenset(
+    f"exception:{name}"
+    for name in (
+        "ValueError",
+        "VLLMValidationError",
+        "ValidationError",
+        "TemplateError",
+        "JSONDecodeError",
+    )
+)
 _TRACE_TEXTS = ("  File ", "    ", "Traceback (most recent")
 
 
-_STOPPED = ("Application shutdown complete.", "Waiting for application shutdown.")
+# The last one is the shell's.
+_STOPPED = ("Application shutdown complete.", "Waiting for application shutdown.", "Terminated")
 # What a journal, a cluster or a launcher puts before each line; a host's name only before what an engine prints.
 _WRAP = re.compile(
     r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S{1,253} [\w./@-]{1,64}\[\d{1,10}\]: "
@@ -62,6 +74,7 @@ class PhaseReader:
         self.failed_core_procs: str | None = None
         self.restarts = 0
         self.refused_connections = 0
+        self.refused_requests: list[int] = []
         self.shutdown_line: int | None = None
         self.stopped_line: int | None = None  # uvicorn's own last words, whoever asked for them
         self.cuda_error_ranks: set[int] = set()
@@ -126,7 +139,7 @@ class PhaseReader:
             self.refused_connections += "Connection refused" in message
         if "API server: shutdown triggered" in message and self.shutdown_line is None:
             self.shutdown_line = self.lines
-        if message.rstrip().endswith(_STOPPED) and self.stopped_line is None:
+        if self.stopped_line is None and message.rstrip().endswith(_STOPPED):
             self.stopped_line = self.lines
         self._note_marks(marks, message)
         told = self.facts.take(message, speaker)
@@ -199,6 +212,11 @@ class PhaseReader:
         if found is None:
             return False
         kind, weight, worker = found
+        if self.phase == "ready" and kind in _OF_A_REQUEST and _SERVING.match(marks.text):
+            # Whoever asked, asked wrongly; the engine goes on.
+            self.refused_requests.append(self.lines)
+            del self.refused_requests[_UNREAD_CAP:]
+            return True
         if self.shutdown_line is not None:
             # Whoever stops an engine sees its requests and its core go; that is no fault.
             weight = "echo"
