@@ -230,3 +230,14 @@ def test_a_gigabyte_of_log_stays_under_64_mib(kind):
     verdict, mib = read_long(kind, 1024**3, block)
     assert verdict != "pass"
     assert mib < MOST_MIB
+
+
+@pytest.mark.long
+def test_woven_kernel_logs_of_48_nodes_stay_under_64_mib():
+    rows = (
+        f"h100-{n % 48 + 1:03d}: [{n:8d}.000001] usb 1-{n % 9}: new device number {n % 100}\n"
+        for n in range(20_000)
+    )
+    verdict, mib = read_long("kernel-log", LONG_BYTES, "".join(rows).encode())
+    assert verdict != "fail"
+    assert mib < MOST_MIB
