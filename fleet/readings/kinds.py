@@ -139,6 +139,7 @@ _MARKS: tuple[tuple[str, int, str], ...] = (
     ("vllm-log", 3, r"\(RayWorkerWrapper pid=[^)]{1,64}\) .* NCCL INFO "),
     ("vllm-log", 3, r"vllm: error:|checkpoint shards:|# GPU blocks:|KV cache size:|vLLM"),
     ("kernel-log", 20, r"NVRM: |Xid \(PCI|mlx5_core |Out of memory: Killed|\[ *\d+\.\d{6}\] "),
+    ("kernel-log", 20, r"^\S.{14,80} kernel: |^\[\w{1,3} \w{1,5} +\d{1,2} \d\d:\d\d:\d\d \d{4}\] "),
     ("kernel-log", 20, r"^kern +:|^\d,\d+,\d+,[^;]*;|EDAC MC|: segfault at "),
     ("fabric", 20, r"^CA '|^\s*Port \d+:$|Infiniband device '|\bport \d+ ==> |n_gids_found"),
     ("fabric", 20, r"^DEV\s+PORT\s+INDEX|Link layer: |^NAME +.*MOUNTPOINT|^Filesystem +"),

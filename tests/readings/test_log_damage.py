@@ -18,7 +18,7 @@ COUNTS = {
     "lines", "unread_count", "torn_lines", "count", "host_count", "interfaces", "gpus",
     "event_counts", "transport_counts", "consequences", "root_line", "nvlink_discovery_failures",
     "events", "edac_errors", "warnings", "channels", "c10d_warnings", "phases", "transports",
-    "world_from_numel", "kv_tokens", "seconds_per_shard", "ranks_missing",
+    "world_from_numel", "kv_tokens", "trouble", "seconds_per_shard", "ranks_missing",
 }  # fmt: skip
 
 

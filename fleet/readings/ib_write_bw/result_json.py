@@ -14,6 +14,7 @@ from typing import Any
 
 from fleet.readings.ib_write_bw.reader import Block, Perftest
 from fleet.readings.ib_write_bw.rows import MIB, Header, Row
+from fleet.readings.told import tell
 
 _TESTS_CAP = 256
 _TEST = re.compile(r"([A-Za-z]{2,12}(?:_[A-Z][a-z]+)?)_.{0,60}?(BW|Latency)_", re.ASCII)
@@ -74,16 +75,16 @@ def read_result(text: str) -> tuple[Perftest, str]:
     while text[at:].strip():
         at += len(text[at:]) - len(text[at:].lstrip())
         if len(found.rows) >= _TESTS_CAP:
-            return found, "more results than are read stand in this text"
+            return found, tell("more results than are read stand in this text")
         try:
             top, end = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
-            return found, "the JSON object has no end, or is none: nothing is read from it"
+            return found, tell("the JSON object has no end, or is none: nothing is read from it")
         info, results = (
             top.get(k) if isinstance(top, dict) else None for k in ("test_info", "results")
         )
         if not isinstance(info, dict) or not isinstance(results, dict):
-            return found, "a part is missing: test_info and results belong together"
+            return found, tell("a part is missing: test_info and results belong together")
         problem = _take(found, info, results, text.count("\n", 0, at) + 1)
         if problem:
             return found, problem
@@ -107,12 +108,13 @@ def _take(found: Perftest, info: dict[str, Any], results: dict[str, Any], line: 
     found.blocks.append(block)
     missing = [name for name in _NEEDED if name not in cells]
     if missing or not any(name in cells for name in _FIGURES):
-        return f"results are missing: {', '.join(missing) or 'a bandwidth or a latency'}"
+        names = ", ".join(missing) or tell("a bandwidth or a latency")
+        return tell("results are missing: %(names)s", names=names)
     unit = _unit(cells) if "bw_avg" in cells else None
     found.headers.append(Header(tuple(cells), unit, line))
     found.rows.append(Row(line, len(found.blocks) - 1, None, unit, cells))
     if "bw_avg" in cells and unit is None:
-        return (
+        return tell(
             "the file does not tell the unit of its bandwidth, and size and message rate fit none"
         )
     return ""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from fleet.readings.told import tell
+
 XidClass = Literal["app", "reset", "hardware", "ask", "info", "follow"]
 # The day of the public catalogue that this table follows: its version.
 CATALOGUE = "2025-10-29"
@@ -26,29 +28,29 @@ _CODES: dict[XidClass, tuple[int | range, ...]] = {
     "hardware": (54, 64, 79),
 }  # fmt: skip
 _NAMES = {
-    13: "graphics engine exception",
-    31: "GPU page fault",
-    43: "channel reset after a fault of the program",
-    45: "clean-up before the program ends",
-    48: "double-bit ECC error",
-    63: "row remap recorded; reset at the next drain",
-    64: "row remap failed; all reserved rows may be used",
-    74: "NVLink error",
-    79: "GPU fell off the bus",
-    92: "many single-bit errors",
-    94: "contained memory error",
-    95: "uncontained memory error",
-    119: "GSP did not answer",
-    120: "GSP error",
-    140: "uncorrectable ECC error",
-    144: "NVLink error (SAW)",
-    145: "NVLink error (RLW)",
-    146: "NVLink error (TLW)",
-    147: "NVLink error (TREX)",
-    148: "NVLink error (NVLPW_CTRL)",
-    149: "NVLink error (NETIR)",
-    150: "NVLink error (MSE)",
-    154: "recovery action changed",
+    13: tell("graphics engine exception"),
+    31: tell("GPU page fault"),
+    43: tell("channel reset after a fault of the program"),
+    45: tell("clean-up before the program ends"),
+    48: tell("double-bit ECC error"),
+    63: tell("row remap recorded; reset at the next drain"),
+    64: tell("row remap failed; all reserved rows may be used"),
+    74: tell("NVLink error"),
+    79: tell("GPU fell off the bus"),
+    92: tell("many single-bit errors"),
+    94: tell("contained memory error"),
+    95: tell("uncontained memory error"),
+    119: tell("GSP did not answer"),
+    120: tell("GSP error"),
+    140: tell("uncorrectable ECC error"),
+    144: tell("NVLink error (SAW)"),
+    145: tell("NVLink error (RLW)"),
+    146: tell("NVLink error (TLW)"),
+    147: tell("NVLink error (TREX)"),
+    148: tell("NVLink error (NVLPW_CTRL)"),
+    149: tell("NVLink error (NETIR)"),
+    150: tell("NVLink error (MSE)"),
+    154: tell("recovery action changed"),
 }
 
 
@@ -72,3 +74,8 @@ def xid_class(code: int) -> XidClass:
 def xid_name(code: int) -> str:
     """Return what a code says, or its number alone."""
     return _NAMES.get(code, f"Xid {code}")
+
+
+def xid_words(code: int) -> str:
+    """Return the same as a sentence that can be told in another language."""
+    return _NAMES.get(code) or tell("Xid %(code)s", code=code)

@@ -16,7 +16,9 @@ _SEGFAULT = re.compile(
     r".{1,160}? in ([^\[\s]{1,128})\["
 )
 _FILE_MAX = re.compile(r"VFS: file-max limit (\d{1,15}) reached")
-_EDAC = re.compile(r"EDAC MC(\d{1,3}): (\d{1,9}) (UE|CE) .{0,64}? on (\S{1,128})")
+_EDAC = re.compile(r"EDAC MC(\d{1,3}): (\d{1,9}) (UE|CE) (?:.{0,64}? )?on (\S{1,128})")
+# Older drivers and some modules name no memory module.
+_EDAC_BARE = re.compile(r"EDAC (?:\S{1,16} )?MC(\d{1,3}): (?:(\d{1,9}) )?(UE|CE)\b")
 _PCIE = re.compile(
     r"(?:mlx5_core|nvidia) (\S{1,16}): (\d{1,6}\.\d{1,6}) Gb/s available PCIe bandwidth, limited by "
     r"\S{1,8} GT/s PCIe (x\d{1,2}) link .{0,80}?PCIe (x\d{1,2}) link\)"
@@ -46,6 +48,10 @@ _NAMED = re.compile(
     re.I,
 )
 _NAMED_LINES = 3
+# The last two are those of Arm processors.
+_CRASHES = (
+    "BUG: unable to handle", "Kernel panic", "kernel BUG at", "Unable to handle kernel", "Internal error: Oops",
+)  # fmt: skip
 _LINK_STATES = ("Cable unplugged", "Link up", "Link down", "Cable plugged")
 
 
@@ -78,9 +84,13 @@ class HostLog:
     lost: list[tuple[str | None, int]] = field(default_factory=list)
     init_failures: list[int] = field(default_factory=list)
     named: tuple[str, int] | None = None
+    # The last state of each NIC that went up or down, and its line.
+    links: dict[str, tuple[str, int]] = field(default_factory=dict)
+    _place: int = 0
 
-    def take(self, text: str, line: int) -> bool:
-        """Take one message; return whether it told anything."""
+    def take(self, text: str, line: int, place: int | None = None) -> bool:
+        """Take one message; return whether it told anything. `place`: the number among the host's own lines."""
+        self._place = line if place is None else place
         return (
             self._take_oom(text, line)
             or self._take_driver(text, line)
@@ -119,27 +129,28 @@ class HostLog:
         elif found := _PEER.search(text):
             self.nvlink_peer = int(found[1])
         elif "fallen off the bus" in text:
-            _keep(self.lost, (self._lost_bus(text, line), line))
+            _keep(self.lost, (self._lost_bus(text), line))
         elif found := _NAMED.search(text.rstrip()):
-            self.named = found[1].lower(), line
+            self.named = found[1].lower(), self._place
         elif "RmInitAdapter failed" in text:
             _keep(self.init_failures, line)
         else:
             return False
         return True
 
-    def _lost_bus(self, text: str, line: int) -> str | None:
+    def _lost_bus(self, text: str) -> str | None:
         found = _LOST.search(text)
         if found and found[1]:
             return found[1].lower()
-        if self.named and line - self.named[1] < _NAMED_LINES:
+        if self.named and self._place - self.named[1] < _NAMED_LINES:
             return self.named[0]
         return None
 
     def _take_memory(self, text: str, line: int) -> bool:
-        if found := _EDAC.search(text):
-            row = {"mc": int(found[1]), "type": found[3], "count": int(found[2]), "dimm": found[4]}
-            _keep(self.edac, row)
+        if found := _EDAC.search(text) or _EDAC_BARE.search(text):
+            dimm = found[4] if found.re is _EDAC else None
+            count = int(found[2] or 1)
+            _keep(self.edac, {"mc": int(found[1]), "type": found[3], "count": count, "dimm": dimm})
             _keep(self.edac_lines, line)
         elif found := _SEGFAULT.search(text):
             key = (found[1], int(found[2]), found[3])
@@ -173,8 +184,21 @@ class HostLog:
         self._add_nic(bdf, event, text, line)
         return True
 
+    def fallen_links(self) -> list[tuple[str, int]]:
+        """Return NICs whose link went down and did not come back, with the line of it.
+
+        A port that was never seen up while its driver loaded is one that nobody uses.
+        """
+        return [
+            (bdf, line)
+            for bdf, (event, line) in self.links.items()
+            if event == "Link down" and ((bdf, "Link up") in self.nics or bdf not in self.firmware)
+        ]
+
     def _add_nic(self, bdf: str, event: str, text: str, line: int) -> None:
         key = (bdf, event)
+        if event in ("Link up", "Link down") and (bdf in self.links or len(self.links) < _CAP):
+            self.links[bdf] = event, line
         if key not in self.nics and len(self.nics) >= _CAP:
             return
         row = self.nics.setdefault(key, {"bdf": bdf, "event": event})
@@ -192,10 +216,8 @@ class HostLog:
         if told := _SYSRQ.search(text):
             self.is_sysrq = True
             self.crash["cause"] = told[1].strip()
-        elif (
-            "BUG: unable to handle" in text
-            or "Kernel panic" in text
-            or ("general protection" in text and not text.startswith("traps:"))
+        elif any(words in text for words in _CRASHES) or (
+            "general protection" in text and not text.startswith("traps:")
         ):
             self.crash.setdefault("text", text.strip()[:160])
         elif self.crash and (found := _OOPS.search(text)):

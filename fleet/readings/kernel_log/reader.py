@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
 from fleet.readings.kernel_log.host import HostLog
@@ -15,9 +15,9 @@ from fleet.readings.text import clean_line, decode
 
 _HINTS = (
     b"Xid", b"NVRM", b"oom", b"Out of memory", b"out of memory", b"segfault", b"mlx5_core",
-    b"EDAC MC", b"file-max", b"PCIe bandwidth", b"BUG:", b"panic", b"protection",
+    b"EDAC ", b"file-max", b"PCIe bandwidth", b"BUG:", b"panic", b"protection",
     b"ysrq", b"ysRq",
-    b" PID: ", b"nvidia", b"traps:",
+    b" PID: ", b"nvidia", b"traps:", b"kernel BUG", b"Unable to handle",
 )  # fmt: skip
 # Known without a stamp: headers of pstore and journalctl, a driver's own prefix, lines that go on.
 _AROUND = re.compile(r"^(?:dmesg-\S{1,80}:?$|Panic#\d|Oops#\d|-- |NVRM: |mlx5_core |nvidia|\s)")
@@ -59,28 +59,37 @@ class KernelReader:
         self.unread: list[int] = []
         self.unread_count = 0
         self._starts: set[bytes] = set()
+        self._number = 0
 
-    def feed(self, lines: Iterable[bytes]) -> None:
-        """Read the next lines, without their line ends; they are held until all are read."""
+    def feed(self, lines: Iterable[bytes], numbers: Sequence[int] | None = None) -> None:
+        """Read the next lines, without their line ends; they are held until all are read.
+
+        `numbers`: those of the lines in the whole text, where lines of other hosts stand between them.
+        """
         batch = lines if isinstance(lines, list) else list(lines)
-        first = max(0, _FORM_LINES - self.lines)
-        for line in batch[:first]:
-            self.lines += 1
-            self._read(clean_line(decode(line[:_LINE_CHARS])))
-        batch = batch[first:]
         begun = self.lines
-        for place in self._telling(batch):
-            self.lines = begun + place + 1
-            self._read(clean_line(decode(batch[place][:_LINE_CHARS])))
+        told = range(begun + 1, begun + len(batch) + 1) if numbers is None else numbers
+        first = min(max(0, _FORM_LINES - begun), len(batch))
+        for place in range(first):
+            self._read_at(batch[place], begun + place + 1, told[place])
+        # Only now is it known with what stamped lines begin.
+        for place, is_hinted in self._telling(batch[first:]):
+            at = first + place
+            self._read_at(batch[at], begun + at + 1, told[at], is_hinted=is_hinted)
         self.lines = begun + len(batch)
 
-    def _telling(self, batch: list[bytes]) -> list[int]:
-        """Return the places of lines that hold a hint, or do not begin as stamped lines do."""
+    def _read_at(self, line: bytes, place: int, number: int, *, is_hinted: bool = True) -> None:
+        self.lines, self._number = place, number
+        self._read(clean_line(decode(line[:_LINE_CHARS])), is_hinted=is_hinted)
+
+    def _telling(self, batch: list[bytes]) -> list[tuple[int, bool]]:
+        """Return the places of lines that do not begin as stamped lines do, or hold a hint, and whether they do."""
         starts = self._starts
         odd = {n for n, line in enumerate(batch) if line[:1] not in starts and line.strip()}
-        return sorted(odd | _hinted(batch))
+        hinted = _hinted(batch)
+        return [(place, place in hinted) for place in sorted(odd | hinted)]
 
-    def _read(self, text: str) -> None:
+    def _read(self, text: str, *, is_hinted: bool) -> None:
         stamped = read_stamp(text)
         if stamped.form:
             self.formed += 1
@@ -96,10 +105,11 @@ class KernelReader:
             self.host_name = head[1]
         if text.startswith(("<", "Panic#")) or "dmesg-erst" in text:
             self.is_pstore = True
-        told = (
-            self.xids.take(stamped.text, self.lines)
-            or self.host.take(stamped.text, self.lines)
-            or self.trouble.take(stamped.text, self.lines)
+        # Without a hint a line tells nothing; that it is no kernel's must still be known.
+        told = is_hinted and (
+            self.xids.take(stamped.text, self._number)
+            or self.host.take(stamped.text, self._number, self.lines)
+            or self.trouble.take(stamped.text, self._number)
         )
         if not (told or stamped.form or head or not text.strip() or _AROUND.match(text)):
             self._note_unread()
@@ -107,7 +117,7 @@ class KernelReader:
     def _note_unread(self) -> None:
         self.unread_count += 1
         if len(self.unread) < _UNREAD_CAP:
-            self.unread.append(self.lines)
+            self.unread.append(self._number)
 
     @property
     def form(self) -> str:

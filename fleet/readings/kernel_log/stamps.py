@@ -1,4 +1,4 @@
-"""Takes the stamps off a kernel line: dmesg in six forms, kmsg, journal, serial console.
+"""Takes the stamps off a kernel line: dmesg in all its forms, kmsg, journal and syslog, serial console.
 
 Stamps are kept as printed: uptimes of two boots cannot be compared.
 """
@@ -12,23 +12,31 @@ from typing import NamedTuple
 
 from fleet.readings.text import clean_line, decode
 
-_DECODED = re.compile(r"^\w{1,10}\s*:\w{1,8}\s*: (\d{4}-\d\d-\d\dT[\d:,.]{8,18}[+-]\d\d:?\d\d) ")
+# Names of days and months in any language of a shell; Chinese ones are `一` and `11月`.
+_DAY = r"[^\W\d_]{1,5}\.?"
+_MONTH = r"(?:[^\W\d_]{3,5}\.?|\d{1,2}月)"
+# `dmesg -x`: facility and level stand before whichever time was asked for.
+_DECODED = re.compile(r"^[a-z]\w{1,9}\s*:[a-z]\w{1,7}\s*: ?(?=\[|\d{4}-)")
 _KMSG = re.compile(r"^(\d{1,3}),(\d{1,12}),(\d{1,18}),[^;]{1,32};")
 # Uptime, date, or dmesg's relative times; a word in brackets such as [sudo] is no stamp.
 _BRACKET = re.compile(
-    r"^(?:<\d{1,3}>)?\[\s{0,8}(?=[^\]]{0,40}[.:])((?:[A-Z][a-z]{2} )?(?:[A-Z][a-z]{2} {0,2}\d{1,2} )?"
+    rf"^(?:<\d{{1,3}}>)?\[\s{{0,8}}(?=[^\]]{{0,40}}[.:])((?:{_DAY} )?(?:{_MONTH} {{0,2}}\d{{1,2}} )?"
     r"[\d<+][\dT<>+:.,Z -]{1,38})\]\s{0,2}"
 )
 # Behind the uptime: a second clock, or the thread or processor that printed.
 _SECOND = re.compile(r"^\[\s{0,8}(?:[CT]\d{1,8}|\d{1,12}\.\d{1,9})\]\s{0,2}")
 # A journal holds lines of programs beside the kernel's; those keep their text.
-_ISO = re.compile(
-    r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[^ ]{0,16}) (\S{1,253}) (kernel|[\w./@-]{1,64}(?:\[\d{1,10}\])?): "
-)
+_WHO = r"(\S{1,253}) (kernel|[\w./@-]{1,64}(?:\[\d{1,10}\])?): "
+_ISO = re.compile(rf"^(\d{{4}}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[^ ]{{0,16}}) {_WHO}")
+# The journal's other clocks: with the day of the week and the zone, with parts of a second, in seconds since 1970.
 _SYSLOG = re.compile(
-    r"^([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) (\S{1,253}) (kernel|[\w./@-]{1,64}(?:\[\d{1,10}\])?): "
+    rf"^(?:<\d{{1,3}}>)?({_MONTH} [ \d]?\d \d\d:\d\d:\d\d(?:\.\d{{1,9}})?"
+    rf"|{_DAY} \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{{1,9}})? [\w+:-]{{1,8}}|\d{{9,12}}\.\d{{3,6}}) {_WHO}"
 )
-_PLAIN_ISO = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[,.]\d{1,9}[+-]\d\d:?\d\d) ")
+_RFC5424 = re.compile(
+    r"^<\d{1,3}>1 (\d{4}-\d\d-\d\dT\S{8,32}) (\S{1,253}) (\S{1,48}) \S{1,128} \S{1,32} (?:-|\[[^\]]{1,400}\]) "
+)
+_PLAIN_ISO = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[,.]\d{1,9}(?:[+-]\d\d:?\d\d|Z)) ")
 _HOST = re.compile(r"^(?:(\S{1,253}) )?kernel: ")
 _STAMP_CHARS = 400
 _UPTIME = re.compile(r"^\[ *\d{1,12}\.\d{6}\] ")
@@ -45,27 +53,38 @@ class KernelLine(NamedTuple):
 
 
 def read_stamp(text: str) -> KernelLine:
-    """Split one line."""
+    """Split one line; one that was pasted with blanks before it loses them."""
+    text = text.lstrip(" \t")
     if found := _DECODED.match(text):
-        return KernelLine(text[found.end() :], "decoded", found[1], None, None)
+        inner = _read_dmesg(text[found.end() :])
+        return inner._replace(form="decoded") if inner else KernelLine(text, "", None, None, None)
     if found := _KMSG.match(text):
         return KernelLine(text[found.end() :], "kmsg", found[3], None, int(found[2]))
-    if found := _ISO.match(text) or _SYSLOG.match(text):
-        inner = _inner(text[found.end() :]) if found[3] == "kernel" else text
-        return KernelLine(inner, "journal", found[1], found[2], None)
-    if found := _PLAIN_ISO.match(text):
-        return KernelLine(text[found.end() :], "dmesg", found[1], None, None)
-    if found := _BRACKET.match(text):
-        rest = text[found.end() :]
-        if second := _SECOND.match(rest) or _BRACKET.match(rest):
-            rest = rest[second.end() :]
-        host = _HOST.match(rest)
-        rest = rest[host.end() :] if host else rest
-        name = host[1] if host else None
-        return KernelLine(rest, "dmesg", found[1].strip(), name, None)
+    # dmesg writes a comma into its ISO times and no host behind them.
+    if text[19:20] == "," and (own := _read_dmesg(text)):
+        return own
+    if found := _RFC5424.match(text) or _ISO.match(text) or _SYSLOG.match(text):
+        rest = _inner(text[found.end() :]) if found[3] == "kernel" else text
+        return KernelLine(rest, "journal", found[1], found[2], None)
+    if own := _read_dmesg(text):
+        return own
     if found := _HOST.match(text):
         return KernelLine(_inner(text[found.end() :]), "journal", None, found[1], None)
     return KernelLine(text, "", None, None, None)
+
+
+def _read_dmesg(text: str) -> KernelLine | None:
+    if found := _PLAIN_ISO.match(text):
+        return KernelLine(text[found.end() :], "dmesg", found[1], None, None)
+    found = _BRACKET.match(text)
+    if found is None:
+        return None
+    rest = text[found.end() :]
+    if second := _SECOND.match(rest) or _BRACKET.match(rest):
+        rest = rest[second.end() :]
+    host = _HOST.match(rest)
+    rest = rest[host.end() :] if host else rest
+    return KernelLine(rest, "dmesg", found[1].strip(), host[1] if host else None, None)
 
 
 def _inner(text: str) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 _XID = re.compile(
-    r"NVRM: Xid \(PCI:([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-9])?)"
+    r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-9])?)"
     r"(?: GPU-I:\w{1,4})?\): (\d{1,5})\b,?\s?(.*)"
 )
 _SXID = re.compile(
@@ -69,6 +69,7 @@ class XidLog:
     def __init__(self) -> None:
         self.groups: dict[tuple[int, str], XidGroup] = {}
         self.switches: list[SxidLine] = []
+        self.torn: list[int] = []
 
     def by_code(self) -> list[XidGroup]:
         """Return the groups code by code, in the order in which codes and cards were first seen."""
@@ -87,7 +88,7 @@ class XidLog:
             return True
         found = _XID.search(text)
         if found is None:
-            return False
+            return self._note_torn(text, line)
         code, bus = int(found[2]), found[1].partition(".")[0].lower()
         group = self.groups.get((code, bus))
         if group is None:
@@ -97,6 +98,13 @@ class XidLog:
         group.last_line = line
         _add(group, found[3])
         return True
+
+    def _note_torn(self, text: str, line: int) -> bool:
+        """A line of an Xid or SXid without its code tells that something happened, and not what."""
+        is_torn = "NVRM: Xid" in text or ": SXid (" in text
+        if is_torn and len(self.torn) < self._CAP:
+            self.torn.append(line)
+        return is_torn
 
 
 def _add(group: XidGroup, rest: str) -> None:

@@ -1,6 +1,7 @@
 """Reads Prometheus' text format, quickly when the same endpoint is read again and again.
 
-Between two scrapes only the values change, so the text of a series is parsed once and remembered.
+Between two scrapes only values change, and of most series not even those: the text of a series is parsed once and
+remembered, and so is a whole line until it changes.
 A series that is absent is unknown, never zero.
 """
 
@@ -17,8 +18,16 @@ _LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]{0,127})="((?:[^"\\]|\\.){0,4096}
 _ESCAPE = re.compile(r"\\(.)")
 _CACHE_CAP = 65_536
 _SERIES_BYTES_CAP = 16_384
-# What DCGM prints for a field that it cannot read.
-SENTINELS = frozenset((9223372036854775794.0, 9223372036854775792.0, 2147483634.0))
+_LINES_SPARE = 64
+# What DCGM prints for a field that is blank, not found, not supported or not permitted: four numbers of each width.
+# Source: DCGM dcgm_fields.h, DCGM_INT32_BLANK, DCGM_INT64_BLANK, DCGM_FP64_BLANK.
+SENTINELS = frozenset(
+    float(blank + n)
+    for blank in (0x7FFFFFF0, 0x7FFFFFFFFFFFFFF0, 140737488355328)
+    for n in range(4)
+)
+# OpenMetrics writes an example of the measured things behind a value.
+_EXEMPLAR = " # {"
 
 
 class Series(NamedTuple):
@@ -61,27 +70,35 @@ class SeriesCache:
 
     def __init__(self) -> None:
         self._known: dict[bytes, Series] = {}
+        self._lines: dict[bytes, Sample] = {}
 
     def parse(self, raw: bytes) -> Exposition:
         """Read one scrape."""
-        known, new = (
-            self._known.get,
-            tuple.__new__,
-        )  # the constructor of a NamedTuple costs half of the loop
-        samples: list[Sample] = []
-        take = samples.append
-        bad: list[int] = []
         rows = raw.split(b"\n")
         # A last line without its line feed may have lost digits: its value is not taken.
         cut = rows.pop()
+        # Lines of older scrapes are met no more.
+        if len(self._lines) > 2 * len(rows) + _LINES_SPARE:
+            self._lines.clear()
+        lines = self._lines
+        seen, known = lines.get, self._known.get
+        new = tuple.__new__  # the constructor of a NamedTuple costs half of the loop
+        samples: list[Sample] = []
+        take = samples.append
+        bad: list[int] = []
         for number, line in enumerate(rows, 1):
+            sample = seen(line)
+            if sample is not None:
+                take(sample)
+                continue
             if not line or line[0] == 35:
                 continue
             key, _, text = line.rpartition(b" ")
             series = known(key)
             if series is not None and b"_" not in text:
                 try:
-                    take(new(Sample, (series, float(text))))
+                    sample = lines[line] = new(Sample, (series, float(text)))
+                    take(sample)
                     continue
                 except ValueError:
                     pass
@@ -97,7 +114,8 @@ class SeriesCache:
     def _learn(self, line: bytes) -> Sample | None:
         text = line[:_SERIES_BYTES_CAP].decode("utf-8", "replace").strip()
         end = _series_end(text)
-        words = text[end:].split()
+        value_text, exemplar, _ = text[end:].partition(_EXEMPLAR)
+        words = value_text.split()
         series = parse_series(text[:end]) if end and 0 < len(words) <= 2 else None
         if series is None:
             return None
@@ -105,7 +123,7 @@ class SeriesCache:
         if value is None:
             return None
         # A time stamp behind the value changes with each scrape: such a key is never met again.
-        if len(words) == 1 and len(line) < _SERIES_BYTES_CAP:
+        if len(words) == 1 and not exemplar and len(line) < _SERIES_BYTES_CAP:
             if len(self._known) >= _CACHE_CAP:
                 self._known.clear()
             self._known[line.rpartition(b" ")[0]] = series
@@ -157,7 +175,8 @@ def _series_end(text: str) -> int:
     """Return where the series ends: behind its closing brace, which a value may also hold."""
     brace = text.find("{")
     if brace < 0:
-        return len(text.split(" ", 1)[0]) if " " in text else 0
+        words = text.split(None, 1)
+        return len(words[0]) if len(words) == 2 else 0
     quoted = False
     at = brace
     while at < len(text):

@@ -1,6 +1,7 @@
 """Finds what tells that a metrics text is torn in its middle, or holds two scrapes.
 
-A text that is cut between two lines looks whole; only what belongs together can show it.
+A text that is cut between two lines looks whole; only what belongs together can show it. Two scrapes whose names
+differ and that stand one behind the other are two whole texts: both are read, and nothing shows that they were two.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from dataclasses import replace
 from fleet.readings.metrics.exposition import Exposition, Sample
 
 _BUCKET = "_bucket"
+_SUFFIXES = frozenset(("_bucket", "_sum", "_count", "_total", "_created", "_info"))
+_SAMPLE_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]{0,255}")
 _TYPE = re.compile(r"^# TYPE (\S{1,200}) \w", re.MULTILINE)
 
 
@@ -46,6 +49,40 @@ def announced_twice(text: str) -> tuple[str, ...]:
             twice[name] = None
         seen.add(name)
     return tuple(twice)
+
+
+def woven_families(text: str) -> tuple[str, ...]:
+    """Return families that go on behind the announcement of another one: two scrapes line by line.
+
+    Source: Prometheus' text format, "All lines for a given metric must be provided as one single group". What no
+    `# TYPE` line announced is left out: some exporters print such names anywhere.
+    """
+    known: set[str] = set()
+    current = ""
+    woven: dict[str, None] = {}
+    for line in text.split("\n"):
+        if line.startswith("#"):
+            words = line.split(None, 3)
+            if len(words) == 4 and words[1] == "TYPE":
+                current = words[2]
+                known.add(current)
+            continue
+        if current and not line.startswith(current):
+            family = _family_of(line, known)
+            if family is not None and family != current:
+                woven[family] = None
+    return tuple(woven)
+
+
+def _family_of(line: str, known: set[str]) -> str | None:
+    found = _SAMPLE_NAME.match(line)
+    if found is None:
+        return None
+    name = found[0]
+    if name in known:
+        return name
+    base = name.rpartition("_")[0]
+    return base if name.removeprefix(base) in _SUFFIXES and base in known else None
 
 
 def broken_histograms(exposition: Exposition) -> tuple[str, ...]:

@@ -46,6 +46,13 @@ _GID = re.compile(
     r"on dev (?P<hca>\w{1,64})(?::\d)?.{0,120}?local GID index (?P<gid_index>\d{1,4})"
 )
 
+_ASYNC = re.compile(
+    r"(?:NET/IB : (?P<hca>\w{1,64}):\d{1,3} )?Got (?:fatal |non-fatal )?async event ?: (?P<async_event>.{1,80})"
+)
+_TWO_RANKS = re.compile(
+    r"rank (?P<rank>\d{1,6}) and rank (?P<other_rank>\d{1,6}) both on CUDA device (?P<bus>\w{1,16})"
+)
+
 # name, severity, needles (any tells), patterns whose groups become fields
 _TABLE: tuple[tuple[str, Severity, tuple[str, ...], tuple[re.Pattern[str], ...]], ...] = (
     ("ib_completion_error", "error", ("Got completion from peer", "Got completion with error"),
@@ -55,10 +62,21 @@ _TABLE: tuple[tuple[str, Severity, tuple[str, ...], tuple[re.Pattern[str], ...]]
     ("duplicate_rank", "error", ("has already checked in",), (_RANK_TWICE,)),
     ("nccl_version_mismatch", "error", ("Mismatched NCCL version",), ()),
     ("ibv_create_ah_failed", "error", ("ibv_create_ah failed",), ()),
+    ("ib_async_fatal", "error", ("async event : port error", "async event : local catastrophic error",
+     "async event : local access violation", "async event : local work queue", "async event : device fatal",
+     "async event : QP fatal", "Got fatal async event", "async event: port error"), (_ASYNC,)),
+    ("ib_async_event", "warn", ("async event",), (_ASYNC,)),
+    ("memory_registration_failed", "error", ("ibv_reg_mr", "ibv_reg_dmabuf_mr"), ()),
+    ("duplicate_gpu", "error", ("Duplicate GPU detected",), (_TWO_RANKS,)),
+    ("message_truncated", "error", ("Message truncated",), ()),
+    ("nvls_bind_failed", "error", ("Failed to bind NVLink SHARP", "NVLS multicast memory"), ()),
+    ("watchdog_stuck", "error", ("watchdog got stuck", "Heartbeat monitor timed out",
+     "watchdog thread terminated with exception"), ()),
     ("ibv_modify_qp_failed", "error", ("ibv_modify_qp failed",), (_GID,)),
     ("no_net_plugin", "error", ("Failed to initialize any NET plugin",), ()),
     ("connect_failed", "error", ("socketStartConnect: Connect to", "Connect to "),
      (_PEER, _FAILED)),
+    ("verbs_failed", "error", ("Call to ibv_",), ()),
     ("no_ibverbs", "warn", ("Failed to open libibverbs",), ()),
     ("cuda_failure", "error", ("Cuda failure",), ()),
     ("ignored_setting", "warn", (", ignoring NCCL_", "ignoring ", "is not supported or fails"), ()),

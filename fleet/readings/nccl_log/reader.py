@@ -75,6 +75,7 @@ class NcclReader:
     def feed(self, lines: Iterable[bytes]) -> None:
         """Read the next lines, without their line ends."""
         by_prefix, by_channel, known = self.table.by_prefix, self._by_channel, self._known
+        trees = self._trees
         number = self.lines
         tagged = rings = 0
         for number, line in enumerate(lines, number + 1):  # noqa: B020 - continues the count
@@ -91,16 +92,20 @@ class NcclReader:
             tagged += 1
             if rest[:13] == b" INFO Channel":
                 transport = by_channel.get(rest)
-                if transport is not None and (seat := by_prefix.get(prefix)) is not None:
-                    counts = seat.transports
-                    counts[transport] = counts.get(transport, 0) + 1
-                    continue
-                if b"via" not in rest and b" : " in rest:
+                if transport:
+                    if (seat := by_prefix.get(prefix)) is not None:
+                        counts = seat.transports
+                        counts[transport] = counts.get(transport, 0) + 1
+                        continue
+                elif transport is not None or (b"via" not in rest and b" : " in rest):
+                    # A ring has no transport; the same one is told by every rank.
                     rings += 1
+                    if transport is None and len(by_channel) < _CACHE_CAP:
+                        by_channel[rest] = ""
                     continue
             elif (
                 rest in known
-                or (rest[:12] == b" INFO Trees " and prefix in self._trees)
+                or (rest[:12] == b" INFO Trees " and prefix in trees)
                 or (rest[:11] == b" INFO comm " and rest[rest.find(b" nRanks ") :] in known)
             ):
                 if prefix not in by_prefix:

@@ -15,6 +15,7 @@ from typing import Any
 from fleet.readings.nccl_tests.marks import Plan, Seat
 from fleet.readings.nccl_tests.rows import Cells, Row
 from fleet.readings.nccl_tests.runs import CONCLUDED, TestRun
+from fleet.readings.told import tell
 
 _RUNS_CAP = 64
 _ROWS_CAP = 20_000
@@ -41,17 +42,17 @@ def read_results(text: str) -> tuple[list[TestRun], list[str], str]:
     decoder, at = json.JSONDecoder(), 0
     while at < len(text) and (at := at + len(text[at:]) - len(text[at:].lstrip())) < len(text):
         if len(runs) >= _RUNS_CAP:
-            return runs, errors, "more results than are read stand in this text"
+            return runs, errors, tell("more results than are read stand in this text")
         try:
             found, end = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
             return (
                 runs,
                 errors,
-                "the JSON object has no end: it was cut, and nothing is read from it",
+                tell("the JSON object has no end: it was cut, and nothing is read from it"),
             )
         if not isinstance(found, dict) or "results" not in found:
-            return runs, errors, "other text stands beside the result"
+            return runs, errors, tell("other text stands beside the result")
         runs.append(_run_of(found, text.count("\n", 0, at) + 1))
         errors += [str(error)[:240] for error in _items(found.get("errors")) if error]
         at = end

@@ -14,6 +14,7 @@ from fleet.readings.ib_write_bw.result_json import is_result, read_result
 from fleet.readings.ib_write_bw.rows import MIB, Row, to_gbps
 from fleet.readings.ib_write_bw.sentences import Failure
 from fleet.readings.report import Finding, Report, Severity, lead, verdict_of
+from fleet.readings.told import tell
 
 _KIND = "ib-write-bw"
 _PLATEAU_RATIO = 0.95
@@ -23,18 +24,26 @@ _ROWS_CAP = 256
 _SHARED = ("device", "qps", "link", "gid_index", "mtu", "connection", "transport", "exchange")
 # What to look at first, by ibv_wc_status.
 _HINTS = {
-    9: "the peer refused the request: both sides must run the same tool with the same options",
-    10: "the peer refused access to its memory",
-    11: "the peer could not carry out the request: compare MTU and options of both sides",
-    12: "the peer did not answer: path, GID index, MTU or a filter between the two",
-    13: "the peer had no receive buffer ready in time",
+    9: tell(
+        "the peer refused the request: both sides must run the same tool with the same options"
+    ),
+    10: tell("the peer refused access to its memory"),
+    11: tell("the peer could not carry out the request: compare MTU and options of both sides"),
+    12: tell("the peer did not answer: path, GID index, MTU or a filter between the two"),
+    13: tell("the peer had no receive buffer ready in time"),
 }
 _NOTE_TEXT: dict[str, tuple[Severity, str]] = {
-    "cpu_frequency": ("warn", "CPU clocks differ: figures that rest on cycles may be wrong"),
-    "clock_measured": ("info", "the measured clock differs from the nominal one and was used"),
-    "mtu_lowered": ("warn", "the MTU that was asked for is higher than the port's active MTU"),
-    "no_peak": ("info", "the peak was not measured in this mode; 0.00 is no result"),
-    "inline_off": ("info", "the tool turned inline data off"),
+    "cpu_frequency": ("warn", tell("CPU clocks differ: figures that rest on cycles may be wrong")),
+    "clock_measured": (
+        "info",
+        tell("the measured clock differs from the nominal one and was used"),
+    ),
+    "mtu_lowered": (
+        "warn",
+        tell("the MTU that was asked for is higher than the port's active MTU"),
+    ),
+    "no_peak": ("info", tell("the peak was not measured in this mode; 0.00 is no result")),
+    "inline_off": ("info", tell("the tool turned inline data off")),
 }
 
 
@@ -56,7 +65,7 @@ def _report_json(text: str) -> Report:
         form="json",
         complete=False,
         verdict="fail" if found.verdict == "fail" else "unknown",
-        summary=f"Not a whole result file: {problem}.",
+        summary=tell("Not a whole result file: %(problem)s.", problem=problem),
         findings=(Finding("incomplete", "warn", problem, (1,)), *_without_incomplete(found)),
     )
 
@@ -109,7 +118,7 @@ def _findings(found: Perftest) -> Iterator[Finding]:
             severity, text = _NOTE_TEXT[note]
             yield Finding(note, severity, text, tuple(lines))
     if any(block.is_bidirectional for block in found.blocks):
-        text = "both directions at once: the figure is their sum and may exceed the line rate"
+        text = tell("both directions at once: the figure is their sum and may exceed the line rate")
         titles = tuple(b.line for b in found.blocks if b.is_bidirectional)
         yield Finding("bidirectional_sum", "info", text, titles)
     yield from _unit_findings(found)
@@ -128,39 +137,46 @@ def _failure_findings(found: Perftest) -> Iterator[Finding]:
 
 def _completion_text(failure: Failure) -> str:
     if failure.status is None:
-        return "a work request failed; its status is not in this text"
-    said = f"a work request failed with {failure.meaning or 'a status that is not known'}"
-    told = f"status {failure.status}" + (
-        f", syndrome {failure.syndrome}" if failure.syndrome else ""
-    )
+        return tell("a work request failed; its status is not in this text")
+    meaning = failure.meaning or tell("a status that is not known")
+    if failure.syndrome:
+        said = tell(
+            "a work request failed with %(meaning)s (status %(status)s, syndrome %(syndrome)s)",
+            meaning=meaning, status=failure.status, syndrome=failure.syndrome,
+        )  # fmt: skip
+    else:
+        said = tell(
+            "a work request failed with %(meaning)s (status %(status)s)",
+            meaning=meaning, status=failure.status,
+        )  # fmt: skip
     hint = _HINTS.get(failure.status)
-    return f"{said} ({told})" + (f": {hint}" if hint else "")
+    return tell("%(what)s: %(hint)s", what=said, hint=hint) if hint else said
 
 
 def _missing(found: Perftest) -> str:
     """Say what keeps a text from being whole; empty when nothing does."""
     if not (found.blocks or found.headers or found.rows):
-        return "a server waited for its client" if "waiting" in found.notes else ""
+        return tell("a server waited for its client") if "waiting" in found.notes else ""
     if not found.rows:
-        return "the test began, and no row of results follows"
+        return tell("the test began, and no row of results follows")
     if found.torn_rows:
-        return "a row is torn"
+        return tell("a row is torn")
     if found.open_tables or found.has_torn_end:
-        return "the table is not closed: the test may not have ended"
+        return tell("the table is not closed: the test may not have ended")
     if len(found.headers) < len(found.blocks):
-        return "a side began its test and shows no table"
+        return tell("a side began its test and shows no table")
     if not found.blocks:
-        return "only the table is here: device, link and direction are not known"
+        return tell("only the table is here: device, link and direction are not known")
     return ""
 
 
 def _row_findings(found: Perftest) -> Iterator[Finding]:
     still = tuple(r.line for r in found.rows if r.average == 0 or r.cells["iterations"] == 0)
     if still:
-        yield Finding("no_traffic", "error", "a row says that nothing was moved", still)
+        yield Finding("no_traffic", "error", tell("a row says that nothing was moved"), still)
     odd = tuple(r.line for r in found.rows if not _agrees(r))
     if odd:
-        text = "bandwidth and message rate of a row do not belong together"
+        text = tell("bandwidth and message rate of a row do not belong together")
         yield Finding("row_disagrees", "warn", text, odd)
     for rows in _by_test(found):
         averages = [r.average for r in rows if r.average]
@@ -168,11 +184,12 @@ def _row_findings(found: Perftest) -> Iterator[Finding]:
             continue
         low, high = min(averages), max(averages)
         lines = tuple(r.line for r in rows)
+        speeds = {"low": f"{low:g}", "high": f"{high:g}", "unit": rows[0].unit}
         if len(rows) > _sides(found) and low < _UNEVEN_RATIO * high:
-            text = f"the speed was not even: between {low:g} and {high:g} {rows[0].unit}"
+            text = tell("the speed was not even: between %(low)s and %(high)s %(unit)s", **speeds)
             yield Finding("uneven", "warn", text, lines)
         elif len(rows) <= _sides(found) and low < _SIDES_RATIO * high:
-            text = f"the two sides do not agree: {low:g} and {high:g} {rows[0].unit}"
+            text = tell("the two sides do not agree: %(low)s and %(high)s %(unit)s", **speeds)
             yield Finding("sides_differ", "warn", text, lines)
 
 
@@ -190,8 +207,10 @@ def _agrees(row: Row) -> bool:
 def _unit_findings(found: Perftest) -> Iterator[Finding]:
     rows = [r for r in found.rows if r.unit == "MB/sec" and r.average is not None]
     if rows:
-        told = f"{rows[-1].average:g} MB/sec are {rows[-1].gbps:.4g} Gb/sec"
-        text = f"MB/sec of this tool are 2^20 bytes: {told}"
+        text = tell(
+            "MB/sec of this tool are 2^20 bytes: %(mib)s MB/sec are %(gbps)s Gb/sec",
+            mib=f"{rows[-1].average:g}", gbps=f"{rows[-1].gbps:.4g}",
+        )  # fmt: skip
         yield Finding("mib_unit", "info", text, tuple(r.line for r in rows))
 
 
@@ -322,14 +341,15 @@ def _same(told: list[Any]) -> Any:
 
 def _summary(found: Perftest) -> str:
     if not (found.blocks or found.headers or found.notes):
-        return "No output of perftest in this text."
+        return tell("No output of perftest in this text.")
     tests = _by_test(found)
     results = [r for t in tests if (r := _result(found, t)) is not None]
     if missing := _missing(found):
-        return f"{len(found.rows)} rows; {missing}."
+        return tell("%(count)s rows; %(problem)s.", count=len(found.rows), problem=missing)
     if len(results) == 1 and results[0].average is None:
         mean = results[0].cells.get("t_avg_us", results[0].cells.get("t_typical_us"))
-        return f"{mean} us on average at {results[0].size} bytes."
+        return tell("%(mean)s us on average at %(size)s bytes.", mean=mean, size=results[0].size)
     if len(results) == 1:
-        return f"{results[0].average:g} {results[0].unit} on average at {results[0].size} bytes."
-    return f"{len(found.rows)} rows of {len(tests)} tests."
+        speed = f"{results[0].average:g} {results[0].unit}"
+        return tell("%(speed)s on average at %(size)s bytes.", speed=speed, size=results[0].size)
+    return tell("%(count)s rows of %(tests)s tests.", count=len(found.rows), tests=len(tests))

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from dataclasses import replace
+from itertools import chain
+from typing import Any, cast
 
+from fleet.readings.by_node import Nodes, Share, report_nodes
 from fleet.readings.kernel_log import KernelReader
-from fleet.readings.kernel_log.classes import xid_class, xid_name
+from fleet.readings.kernel_log.classes import xid_class, xid_words
 from fleet.readings.kernel_log.host import HostLog
-from fleet.readings.kernel_log.xid import XidGroup
+from fleet.readings.kernel_log.nodes import NodeLogs, nodes_form
+from fleet.readings.kernel_log.xid import SxidLine, XidGroup
 from fleet.readings.report import Finding, Report, Severity, lead, verdict_of
+from fleet.readings.told import tell
 
 _NIC_SEVERITY: dict[str, Severity] = {
     "probe failed": "error",
@@ -17,21 +22,40 @@ _NIC_SEVERITY: dict[str, Severity] = {
     "module high temperature": "warn",
     "ACCESS_REG failed": "info",
 }
+_EVENTS = {
+    "probe failed": tell("probe failed"),
+    "insufficient PCIe slot power": tell("insufficient PCIe slot power"),
+    "module high temperature": tell("module high temperature"),
+    "ACCESS_REG failed": tell("ACCESS_REG failed"),
+    "Cable unplugged": tell("Cable unplugged"),
+    "Cable plugged": tell("Cable plugged"),
+    "Link up": tell("Link up"),
+    "Link down": tell("Link down"),
+}
 # No failure by themselves, but the card wants a reset at the next drain or a closer look.
 _WATCHED = frozenset({63, 92})
 _ASKS = {
-    "app": "look at the program first",
-    "reset": "reset the card or reboot the node",
-    "hardware": "take the card out of service",
+    "app": tell("look at the program first"),
+    "reset": tell("reset the card or reboot the node"),
+    "hardware": tell("take the card out of service"),
 }
 _HARMLESS_ACTIONS = ("None", "none")
 
 
 def report_kernel_log(batches: Iterable[list[bytes]], *, cut: bool = False) -> Report:
-    """Judge the lines of one host; the code of an Xid decides, never the text behind it."""
+    """Judge the lines of one host, or of each host where lines or blocks name theirs."""
     reader = KernelReader()
-    for batch in batches:
+    whole = iter(batches)
+    for batch in whole:
+        form = nodes_form(batch) if not reader.lines else ""
+        if form:
+            return _report_nodes(chain([batch], whole), form, cut=cut)
         reader.feed(batch)
+    return report_read(reader, cut=cut)
+
+
+def report_read(reader: KernelReader, *, cut: bool = False) -> Report:
+    """Judge what a reader has collected; the code of an Xid decides, never the text behind it."""
     findings = tuple(_findings(reader))
     is_log = reader.formed > 0 or bool(findings)
     # A line that is no kernel's may be the sentence of a tool that failed, or another output.
@@ -49,21 +73,65 @@ def report_kernel_log(batches: Iterable[list[bytes]], *, cut: bool = False) -> R
     )
 
 
+def _report_nodes(batches: Iterable[list[bytes]], form: str, *, cut: bool) -> Report:
+    """Judge each node by its own lines; the text passes only when every node does."""
+    logs = NodeLogs(form)
+    for batch in batches:
+        logs.feed(batch)
+    reports = {name: report_read(reader, cut=cut) for name, reader in logs.by_node().items()}
+    # Lines already carry their numbers in the whole text.
+    numbers = cast("tuple[int, ...]", range(1, logs.lines + 1))
+    shares = {name: Share(name, numbers) for name in reports}
+    found = report_nodes(Nodes(shares, logs.failures, False), "kernel-log", reports.__getitem__)
+    if not logs.stray_count:
+        return found
+    text = tell("%(count)s lines name no node", count=logs.stray_count)
+    return replace(
+        found,
+        complete=False,
+        verdict="unknown" if found.verdict == "pass" else found.verdict,
+        findings=(*found.findings, Finding("no_node", "warn", text, tuple(logs.strays))),
+        unread=tuple(sorted({*found.unread, *logs.strays})),
+    )
+
+
 def _findings(reader: KernelReader) -> Iterator[Finding]:
     codes = {(g.code, g.bus) for g in reader.xids.groups.values()}
     for group in reader.xids.by_code():
         alone = not any(bus == group.bus and code != group.code for code, bus in codes)
         yield _xid_finding(group, alone)
-    for line in reader.xids.switches:
-        severity: Severity = "error" if line.severity == "Fatal" else "warn"
-        text = f"{line.switch}: SXid {line.code}, {line.severity or 'no severity'}"
-        yield Finding("sxid", severity, f"{text}; the whole node is concerned", (line.line,))
+    if torn := reader.xids.torn:
+        text = tell(
+            "%(count)s lines of an Xid or SXid are torn: their codes are unknown", count=len(torn)
+        )
+        yield Finding("xid_torn", "warn", text, tuple(torn))
+    yield from _sxid_findings(reader.xids.switches)
     yield from _card_findings(reader.host)
     yield from _host_findings(reader.host)
     yield from _nic_findings(reader.host)
     for name, trouble in reader.trouble.seen.items():
-        lines = "1 line" if trouble.count == 1 else f"{trouble.count} lines"
-        yield Finding(name, trouble.severity, f"{trouble.text} ({lines})", tuple(trouble.lines))
+        text = tell("%(what)s (%(lines)s)", what=trouble.text, lines=_count_lines(trouble.count))
+        yield Finding(name, trouble.severity, text, tuple(trouble.lines))
+
+
+def _count_lines(count: int) -> str:
+    return tell("1 line") if count == 1 else tell("%(count)s lines", count=count)
+
+
+def _sxid_findings(switches: list[SxidLine]) -> Iterator[Finding]:
+    """Tell each code of each switch once: one fault prints several lines, not all of them with a severity."""
+    groups: dict[tuple[str, int], list[SxidLine]] = {}
+    for line in switches:
+        groups.setdefault((line.switch, line.code), []).append(line)
+    for (switch, code), lines in groups.items():
+        words = {line.severity for line in lines if line.severity}
+        severity: Severity = "error" if "Fatal" in words else "warn"
+        word = "Fatal" if "Fatal" in words else next(iter(words), tell("no severity"))
+        text = tell(
+            "%(switch)s: SXid %(code)s, %(severity)s; the whole node is concerned",
+            switch=switch, code=code, severity=word,
+        )  # fmt: skip
+        yield Finding("sxid", severity, text, tuple(line.line for line in lines[:64]))
 
 
 def _xid_finding(group: XidGroup, alone: bool) -> Finding:
@@ -73,13 +141,18 @@ def _xid_finding(group: XidGroup, alone: bool) -> Finding:
         severity = "warn"
     if name == "follow":
         severity = _follow_severity(group, alone)
-    text = f"Xid {group.code} on {group.bus}: {xid_name(group.code)}"
+    text = tell(
+        "Xid %(code)s on %(bus)s: %(name)s",
+        code=group.code,
+        bus=group.bus,
+        name=xid_words(group.code),
+    )
     if group.action:
-        text += f" to {group.action}"
+        text = tell("%(what)s to %(action)s", what=text, action=group.action)
     if group.lines > 1:
-        text += f" ({group.lines} lines)"
+        text = tell("%(what)s (%(lines)s)", what=text, lines=_count_lines(group.lines))
     if name in _ASKS:
-        text += f"; {_ASKS[name]}"
+        text = tell("%(what)s; %(advice)s", what=text, advice=_ASKS[name])
     return Finding(f"xid_{group.code}", severity, text, (group.first_line,))
 
 
@@ -96,64 +169,92 @@ def _follow_severity(group: XidGroup, alone: bool) -> Severity:
 
 def _card_findings(host: HostLog) -> Iterator[Finding]:
     for bus, line in host.lost[:64]:
-        yield Finding(
-            "off_the_bus",
-            "error",
-            f"{f'GPU {bus}' if bus else 'a GPU'} has fallen off the bus",
-            (line,),
+        text = (
+            tell("GPU %(bus)s has fallen off the bus", bus=bus)
+            if bus
+            else tell("a GPU has fallen off the bus")
         )
+        yield Finding("off_the_bus", "error", text, (line,))
     if host.init_failures:
-        text = "the driver could not initialise a card (RmInitAdapter failed)"
+        text = tell("the driver could not initialise a card (RmInitAdapter failed)")
         yield Finding("init_failed", "error", text, tuple(host.init_failures))
     if host.nvlink_failures:
-        text = f"NVLink discovery failed {host.nvlink_failures} times; no Xid is printed for it"
+        text = tell(
+            "NVLink discovery failed %(count)s times; no Xid is printed for it",
+            count=host.nvlink_failures,
+        )
         yield Finding("nvlink_discovery", "error", text, tuple(host.nvlink_lines))
     if host.mismatch:
-        text = "driver library and kernel module differ; reboot or reload the module"
+        text = tell("driver library and kernel module differ; reboot or reload the module")
         yield Finding("driver_mismatch", "error", text, tuple(host.mismatch_lines))
 
 
 def _host_findings(host: HostLog) -> Iterator[Finding]:
     if host.oom_events:
-        text = f"host out of memory: {len(host.oom_killed)} processes were killed"
+        text = tell(
+            "host out of memory: %(count)s processes were killed", count=len(host.oom_killed)
+        )
         yield Finding("oom", "warn", text, tuple(host.oom_lines))
     for (process, pid, library), lines in host.segfaults.items():
-        text = f"{process} (pid {pid}) crashed in {library}; no fault of a GPU"
+        text = tell(
+            "%(process)s (pid %(pid)s) crashed in %(library)s; no fault of a GPU",
+            process=process, pid=pid, library=library,
+        )  # fmt: skip
         yield Finding("segfault", "warn", text, tuple(lines))
     if host.file_max:
-        text = f"the limit of {host.file_max[0]} open files was reached"
+        text = tell("the limit of %(limit)s open files was reached", limit=host.file_max[0])
         yield Finding("file_max", "warn", text, tuple(host.file_max[1]))
     for row, line in zip(host.edac, host.edac_lines, strict=True):
-        severity: Severity = "error" if row["type"] == "UE" else "warn"
-        kind = "uncorrected" if row["type"] == "UE" else "corrected"
-        text = f"{row['count']} {kind} memory errors on {row['dimm']}"
-        yield Finding("edac", severity, text, (line,))
+        is_lost = row["type"] == "UE"
+        told = {
+            "count": row["count"],
+            "module": row["dimm"] or tell("a memory module without a name"),
+        }
+        text = (
+            tell("%(count)s uncorrected memory errors on %(module)s", **told)
+            if is_lost
+            else tell("%(count)s corrected memory errors on %(module)s", **told)
+        )
+        yield Finding("edac", "error" if is_lost else "warn", text, (line,))
     if host.crash or host.is_sysrq:
         where = tuple(host.crash_lines[:64])
         if host.is_sysrq:
-            text = "an operator crashed the kernel on purpose (SysRq); this is no bug of the kernel"
+            text = tell(
+                "an operator crashed the kernel on purpose (SysRq); this is no bug of the kernel"
+            )
             yield Finding("crash_on_purpose", "warn", text, where)
         else:
-            yield Finding("crash", "error", "the kernel crashed", where)
+            yield Finding("crash", "error", tell("the kernel crashed"), where)
 
 
 def _nic_findings(host: HostLog) -> Iterator[Finding]:
     for key, row in host.nics.items():
         severity = _NIC_SEVERITY.get(row["event"], "info")
-        text = f"NIC {row['bdf']}: {row['event']}"
+        text = tell(
+            "NIC %(bdf)s: %(event)s", bdf=row["bdf"], event=_EVENTS.get(row["event"], row["event"])
+        )
         yield Finding("nic", severity, text, tuple(host.nic_lines[key]))
+    for bdf, line in host.fallen_links()[:64]:
+        text = tell("NIC %(bdf)s: the link went down and did not come back", bdf=bdf)
+        yield Finding("nic_link_down", "warn", text, (line,))
     for row, line in zip(host.pcie, host.pcie_lines, strict=True):
-        text = f"{row['bdf']} runs at {row['width']} of {row['capable']} PCIe lanes"
+        text = tell(
+            "%(bdf)s runs at %(width)s of %(capable)s PCIe lanes",
+            bdf=row["bdf"], width=row["width"], capable=row["capable"],
+        )  # fmt: skip
         yield Finding("pcie_width", "error", text, (line,))
 
 
 def _summary(reader: KernelReader, findings: tuple[Finding, ...], is_log: bool) -> str:
     if not is_log:
-        return "No line of a kernel log in this text."
+        return tell("No line of a kernel log in this text.")
     worst = next((f.text for f in findings if f.severity == "warn"), None)
     if worst is None and reader.unread_count:
-        return f"Nothing wrong in the kernel's lines; {reader.unread_count} lines are not the kernel's."
-    return worst or f"Nothing wrong in {reader.lines} lines."
+        return tell(
+            "Nothing wrong in the kernel's lines; %(count)s lines are not the kernel's.",
+            count=reader.unread_count,
+        )
+    return worst or tell("Nothing wrong in %(count)s lines.", count=reader.lines)
 
 
 def _values(reader: KernelReader) -> dict[str, Any]:

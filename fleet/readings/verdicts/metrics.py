@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from fleet.readings.kernel_log.classes import xid_class
 from fleet.readings.metrics.cards import CardMetrics, read_cards
 from fleet.readings.metrics.engine import EngineMetrics, read_engines
 from fleet.readings.metrics.exposition import Exposition, parse_exposition, read_value
-from fleet.readings.metrics.wholeness import announced_twice, broken_histograms, without_conflicts
+from fleet.readings.metrics.wholeness import (
+    announced_twice,
+    broken_histograms,
+    without_conflicts,
+    woven_families,
+)
 from fleet.readings.report import Finding, Report, lead, verdict_of
+from fleet.readings.told import tell
 
 
 def report_metrics(text: str) -> Report:
@@ -37,29 +44,47 @@ def _torn_findings(
     exposition: Exposition, conflicts: tuple[str, ...], engines: tuple[EngineMetrics, ...]
 ) -> Iterator[Finding]:
     if exposition.bad_lines or (exposition.samples and not exposition.ends):
-        text = "lines that are no samples, or an end in the middle of the text"
+        text = tell("lines that are no samples, or an end in the middle of the text")
         yield Finding("incomplete", "warn", text, exposition.bad_lines)
     if conflicts:
-        text = f"series stand twice with different values, as in two scrapes: {_list(conflicts)}"
+        text = tell(
+            "series stand twice with different values, as in two scrapes: %(names)s",
+            names=_list(conflicts),
+        )
         yield Finding("two_scrapes", "warn", text)
     if broken := broken_histograms(exposition):
-        yield Finding("torn_histogram", "warn", f"histograms without their end: {_list(broken)}")
+        text = tell("histograms without their end: %(names)s", names=_list(broken))
+        yield Finding("torn_histogram", "warn", text)
     for engine in engines:
         if engine.partial:
-            text = f"not every engine has these series, no sum is taken: {_list(engine.partial)}"
+            text = tell(
+                "not every engine has these series, no sum is taken: %(names)s",
+                names=_list(engine.partial),
+            )
             yield Finding("engines_missing", "warn", text)
 
 
 def _mixed_findings(text: str, conflicts: tuple[str, ...]) -> Iterator[Finding]:
-    twice = () if conflicts else announced_twice(text)
-    if twice:
-        told = f"families are announced twice, as in two scrapes: {_list(twice)}"
+    if conflicts:
+        return
+    if twice := announced_twice(text):
+        told = tell(
+            "families are announced twice, as in two scrapes: %(names)s", names=_list(twice)
+        )
+        yield Finding("two_scrapes", "warn", told)
+    elif woven := woven_families(text):
+        told = tell(
+            "families go on behind others, as in two scrapes line by line: %(names)s",
+            names=_list(woven),
+        )
         yield Finding("two_scrapes", "warn", told)
 
 
 def _list(names: tuple[str, ...]) -> str:
-    more = f" and {len(names) - 6} more" if len(names) > 6 else ""
-    return ", ".join(name[:80] for name in names[:6]) + more
+    shown = ", ".join(name[:80] for name in names[:6])
+    if len(names) <= 6:
+        return shown
+    return tell("%(names)s and %(count)s more", names=shown, count=len(names) - 6)
 
 
 def _findings(
@@ -68,23 +93,34 @@ def _findings(
     for engine in engines:
         absent = [name for name in ("running", "waiting") if name not in engine.numbers]
         if absent:
-            text = f"no number of requests {' or '.join(absent)}: unknown, not zero"
+            text = tell(
+                "no number of requests %(names)s: unknown, not zero",
+                names=absent[0] if len(absent) == 1 else tell("running or waiting"),
+            )
             yield Finding("requests_unknown", "warn", text)
         running, waiting = engine.numbers.get("running"), engine.numbers.get("waiting")
         if running == 0 and waiting:
-            text = f"{waiting:g} requests wait and none runs: the engine may be stuck"
+            text = tell(
+                "%(count)s requests wait and none runs: the engine may be stuck",
+                count=f"{waiting:g}",
+            )
             yield Finding("stuck_suspect", "warn", text)
     if len(engines) > 1:
         names = ", ".join(e.model for e in engines[:8])
-        yield Finding("several_models", "info", f"two subjects on one endpoint: {names}")
+        text = tell("two subjects on one endpoint: %(names)s", names=names)
+        yield Finding("several_models", "info", text)
     for sample in exposition.named("nvidia_smi_command_exit_code"):
         if code := read_value(sample.value):
-            text = f"the exporter's nvidia-smi ended with exit code {code:g}: values may be stale"
+            text = tell(
+                "the exporter's nvidia-smi ended with exit code %(code)s: values may be stale",
+                code=f"{code:g}",
+            )
             yield Finding("exporter_failed", "error", text)
     for sample in exposition.named("nvidia_smi_last_collect_success"):
         if sample.value == 0:
-            text = "the exporter's last collection failed: values may be stale"
+            text = tell("the exporter's last collection failed: values may be stale")
             yield Finding("exporter_stale", "warn", text)
+    yield from _counted_xids(exposition)
     split = {card.uuid for card in cards if card.instance is not None or card.numbers.get("mig")}
     for card in cards:
         yield from _card_findings(card)
@@ -92,23 +128,45 @@ def _findings(
             yield from _absent_findings(card)
 
 
+def _counted_xids(exposition: Exposition) -> Iterator[Finding]:
+    """Tell the Xids that DCGM's exporter counted in its window; the code stands in a label."""
+    for sample in exposition.named("DCGM_EXP_XID_ERRORS_COUNT"):
+        labels, word = sample.series.labels, sample.series.labels.get("xid", "")
+        code = int(word) if word.isascii() and word.isdigit() and len(word) < 6 else 0
+        if code and read_value(sample.value):
+            who = f"GPU {labels.get('gpu', labels.get('UUID', '?'))}"
+            yield _xid_finding(who, code)
+
+
+def _xid_finding(who: str, code: int) -> Finding:
+    is_broken = xid_class(code) in ("hardware", "reset")
+    text = tell("%(who)s: the last Xid was %(code)s", who=who, code=code)
+    return Finding("xid", "error" if is_broken else "warn", text)
+
+
 def _card_findings(card: CardMetrics) -> Iterator[Finding]:
     who = f"GPU {card.words.get('index', card.uuid)}"
     if card.numbers.get("ecc_uncorrected_volatile"):
-        count = card.numbers["ecc_uncorrected_volatile"]
-        yield Finding("ecc", "error", f"{who}: {count:g} uncorrected ECC errors since boot")
+        count = f"{card.numbers['ecc_uncorrected_volatile']:g}"
+        text = tell("%(who)s: %(count)s uncorrected ECC errors since boot", who=who, count=count)
+        yield Finding("ecc", "error", text)
     if card.numbers.get("row_remap_failure"):
-        yield Finding("remap", "error", f"{who}: row remapping failed")
+        yield Finding("remap", "error", tell("%(who)s: row remapping failed", who=who))
     if card.numbers.get("xid"):
-        yield Finding("xid", "warn", f"{who}: the last Xid was {card.numbers['xid']:g}")
+        yield _xid_finding(who, int(card.numbers["xid"] or 0))
+    if card.numbers.get("row_remap_pending"):
+        text = tell("%(who)s: a row remap waits for the next reset", who=who)
+        yield Finding("remap_pending", "warn", text)
 
 
 def _absent_findings(card: CardMetrics) -> Iterator[Finding]:
     """A whole card always has these; a card split by MIG has no utilization of its own."""
     wanted = (("temperature_c",), ("power_w",), ("utilization", "utilization_percent"))
-    absent = [names[0] for names in wanted if not any(n in card.numbers for n in names)]
+    # A card that does not answer prints a sentinel, which is no number either.
+    absent = [names[0] for names in wanted if all(card.numbers.get(n) is None for n in names)]
     if absent:
-        text = f"GPU {card.words.get('index', card.uuid)}: no {', '.join(absent)} in this text"
+        who = f"GPU {card.words.get('index', card.uuid)}"
+        text = tell("%(who)s: no %(names)s in this text", who=who, names=", ".join(absent))
         yield Finding("card_incomplete", "warn", text)
 
 
@@ -116,8 +174,11 @@ def _summary(
     exposition: Exposition, engines: tuple[EngineMetrics, ...], cards: tuple[CardMetrics, ...]
 ) -> str:
     if not exposition.samples:
-        return "No sample in this text."
-    return f"{len(exposition.samples)} samples: {len(engines)} models, {len(cards)} cards."
+        return tell("No sample in this text.")
+    return tell(
+        "%(samples)s samples: %(models)s models, %(cards)s cards.",
+        samples=len(exposition.samples), models=len(engines), cards=len(cards),
+    )  # fmt: skip
 
 
 def _values(

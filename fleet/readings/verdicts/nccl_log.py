@@ -10,22 +10,33 @@ from fleet.readings.nccl_log import NcclReader
 from fleet.readings.nccl_log.channels import ChannelUse
 from fleet.readings.nccl_log.events import NcclEvent
 from fleet.readings.nccl_log.setup import SetupLog
-from fleet.readings.report import Finding, Report, Verdict
+from fleet.readings.report import Finding, Report, Severity, Verdict
+from fleet.readings.told import tell
 from fleet.readings.verdicts.nccl_watchdog import watchdog_findings, watchdog_values
 
 _ADVICE = {
-    "ib_completion_error": "look at the rail and its peer",
-    "shm_full": "raise /dev/shm (--shm-size, --ipc=host, or a memory volume)",
-    "no_space": "mostly /dev/shm; raise it",
-    "nccl_version_mismatch": "images differ",
-    "duplicate_rank": "two processes claim one rank: a stale process or a wrong launcher",
-    "no_net_plugin": "no network could be initialised",
-    "ibv_create_ah_failed": "the HCA list may match management ports; name HCAs exactly (=mlx5_0,..)",
-    "ibv_modify_qp_failed": "the GID index may be of the wrong kind",
-    "connect_failed": "the peer cannot be reached",
+    "ib_completion_error": tell("look at the rail and its peer"),
+    "shm_full": tell("raise /dev/shm (--shm-size, --ipc=host, or a memory volume)"),
+    "no_space": tell("mostly /dev/shm; raise it"),
+    "nccl_version_mismatch": tell("images differ"),
+    "duplicate_rank": tell("two processes claim one rank: a stale process or a wrong launcher"),
+    "no_net_plugin": tell("no network could be initialised"),
+    "ibv_create_ah_failed": tell(
+        "the HCA list may match management ports; name HCAs exactly (=mlx5_0,..)"
+    ),
+    "ibv_modify_qp_failed": tell("the GID index may be of the wrong kind"),
+    "connect_failed": tell("the peer cannot be reached"),
+    "ib_async_fatal": tell("look at the port, its cable and its counters"),
+    "memory_registration_failed": tell("raise the limit of locked memory (memlock unlimited)"),
+    "duplicate_gpu": tell(
+        "two ranks use one card: look at CUDA_VISIBLE_DEVICES and the local rank"
+    ),
+    "message_truncated": tell("ranks called the operation with different sizes"),
+    "nvls_bind_failed": tell(
+        "the NVSwitch fabric refused multicast memory: look at the fabric manager"
+    ),
 }
 _EDGES_SHOWN = 256
-_WAYS = (("inside a node", "intra"), ("between nodes", "inter"))
 _CONTAINER_ID = re.compile(r"[0-9a-f]{12}")
 
 
@@ -87,7 +98,8 @@ def _is_whole(reader: NcclReader) -> bool:
 def _verdict(reader: NcclReader, findings: tuple[Finding, ...], whole: bool) -> Verdict:
     if any(f.severity == "error" for f in findings):
         return "fail"
-    return "pass" if whole and not reader.torn_count else "unknown"
+    doubtful = any(f.severity == "warn" for f in findings)
+    return "pass" if whole and not doubtful and not reader.torn_count else "unknown"
 
 
 def _findings(reader: NcclReader) -> Iterator[Finding]:
@@ -98,31 +110,50 @@ def _findings(reader: NcclReader) -> Iterator[Finding]:
     yield from _place_findings(reader)
     setup = reader.setup
     if setup.connect_retries:
-        text = f"{setup.connect_retries} connection attempts timed out and were tried again"
+        text = tell(
+            "%(count)s connection attempts timed out and were tried again",
+            count=setup.connect_retries,
+        )
         yield Finding("connect_timeout_retry", "warn", text)
     if setup.bad_interface:
-        text = f"{setup.bad_interface} is an interface of containers; other nodes cannot reach it"
+        text = tell(
+            "%(name)s is an interface of containers; other nodes cannot reach it",
+            name=setup.bad_interface,
+        )
         yield Finding("bad_interface", "warn", text)
     if _uses_socket(reader):
-        text = "NET/Socket is the network: no RDMA between nodes (harmless on a single node)"
-        yield Finding("socket_network", "warn", text, tuple(reader.socket_lines))
+        text = tell("NET/Socket is the network: no RDMA between nodes (harmless on a single node)")
+        severity: Severity = "info" if _is_one_node(reader) else "warn"
+        yield Finding("socket_network", severity, text, tuple(reader.socket_lines))
 
 
 def _place_findings(reader: NcclReader) -> Iterator[Finding]:
     """Tell what the names of networks, transports and hosts mean."""
     for name in reader.setup.networks:
         if name.startswith("IBext"):
-            text = f"the network is {name}: InfiniBand verbs through an external plugin"
+            text = tell(
+                "the network is %(name)s: InfiniBand verbs through an external plugin", name=name
+            )
             yield Finding("external_plugin", "info", text)
     ways = _transport_values(reader)["transports"]
-    told = [f"{where} {_way_words(ways[key])}" for where, key in _WAYS if ways[key]]
-    if told:
-        yield Finding("transports", "info", "; ".join(told))
+    if told := _ways_told(ways["intra"], ways["inter"]):
+        yield Finding("transports", "info", told)
     for host in reader.table.hosts(_EDGES_SHOWN):
         if _CONTAINER_ID.fullmatch(host):
-            text = f"host {host} is the id of a container; the node is not named in this text"
+            text = tell(
+                "host %(host)s is the id of a container; the node is not named in this text",
+                host=host,
+            )
             yield Finding("container_host", "info", text)
             return
+
+
+def _ways_told(intra: str | list[str] | None, inter: str | list[str] | None) -> str:
+    inside = tell("inside a node %(names)s", names=_way_words(intra)) if intra else ""
+    outside = tell("between nodes %(names)s", names=_way_words(inter)) if inter else ""
+    if inside and outside:
+        return tell("%(first)s; %(second)s", first=inside, second=outside)
+    return inside or outside
 
 
 def _way_words(ways: str | list[str]) -> str:
@@ -141,27 +172,42 @@ def _event_findings(reader: NcclReader) -> Iterator[Finding]:
         advice = _ADVICE.get(first.name)
         lines = tuple(e.line for e in events)
         if name == "echo":
-            text = f"{len(events)} lines that follow from other events: {first.text[:160]}"
+            text = tell(
+                "%(count)s lines that follow from other events: %(first)s",
+                count=len(events), first=first.text[:160],
+            )  # fmt: skip
             yield Finding("consequence", "info", text, lines)
             continue
-        text = first.text[:240] + (f" ({advice})" if advice else "")
-        yield Finding(first.name, first.severity, text, lines)
+        # The words of NCCL itself stay as they are.
+        said = first.text[:240]
+        if advice:
+            said = tell("%(text)s (%(advice)s)", text=said, advice=advice)
+        yield Finding(first.name, first.severity, said, lines)
 
 
 def _ras_findings(reader: NcclReader) -> Iterator[Finding]:
     ras, lines = reader.ras, tuple(reader.ras.lines)
     if ras.values.get("event") == "PEER_DEAD":
-        text = f"process {ras.values.get('process')} on {ras.values.get('node')} is dead"
+        text = tell(
+            "process %(process)s on %(node)s is dead",
+            process=ras.values.get("process"), node=ras.values.get("node"),
+        )  # fmt: skip
         yield Finding("peer_dead", "error", text, lines)
     error = ras.values.get("error")
     if error == "MISMATCH":
-        text = "ranks differ in their counts; by one operation this is skew, not a fault"
+        text = tell("ranks differ in their counts; by one operation this is skew, not a fault")
         yield Finding("ras_mismatch", "warn", text, lines)
     elif error:
-        text = f"communicator is {error}; missing rank {ras.values.get('missing_rank', 'unknown')}"
+        text = tell(
+            "communicator is %(error)s; missing rank %(rank)s",
+            error=error, rank=ras.values.get("missing_rank", tell("unknown")),
+        )  # fmt: skip
         yield Finding("ras_incomplete", "error", text, lines)
     for row in ras.missing[:64]:
-        text = f"group {row['pgid']}: ranks {row['ranks']} did not enter {row['op']}"
+        text = tell(
+            "group %(group)s: ranks %(ranks)s did not enter %(op)s",
+            group=row["pgid"], ranks=str(row["ranks"]), op=row["op"],
+        )  # fmt: skip
         yield Finding("missing_ranks", "error", text, lines)
 
 
@@ -169,12 +215,23 @@ def _init_findings(reader: NcclReader) -> Iterator[Finding]:
     for key, comm in list(reader.setup.comms.items())[:64]:
         stuck = sorted(comm.started - comm.completed)
         if stuck and comm.completed:
-            text = f"communicator {key}: ranks {stuck[:32]} started and did not finish"
+            text = tell(
+                "communicator %(comm)s: ranks %(ranks)s started and did not finish",
+                comm=key, ranks=str(stuck[:32]),
+            )  # fmt: skip
             yield Finding("init_unfinished", "warn", text)
         if comm.completed and comm.missing:
-            seen = len(comm.completed)
-            text = f"communicator {key}: {seen} of {comm.nranks} ranks finished in this text"
+            text = tell(
+                "communicator %(comm)s: %(seen)s of %(of)s ranks finished in this text",
+                comm=key, seen=len(comm.completed), of=comm.nranks,
+            )  # fmt: skip
             yield Finding("init_partial", "info", text)
+
+
+def _is_one_node(reader: NcclReader) -> bool:
+    """Whether all ranks are known to stand on one node: no network carries anything there."""
+    nodes = reader.setup.nnodes
+    return nodes == 1 or (nodes is None and _is_whole(reader) and len(reader.table.hosts()) == 1)
 
 
 def _uses_socket(reader: NcclReader) -> bool:
@@ -186,18 +243,21 @@ def _uses_socket(reader: NcclReader) -> bool:
 def _summary(reader: NcclReader, findings: tuple[Finding, ...]) -> str:
     errors = [f for f in findings if f.severity == "error"]
     if errors:
-        return f"{errors[0].text[:240]}"
+        return errors[0].text
     ends = [(len(c.completed), c.nranks) for c in reader.setup.comms.values() if c.completed]
     if ends:
         done, of = sum(d for d, _ in ends), sum(n for _, n in ends)
-        return f"Set-up finished on {done} of {of} ranks of {len(ends)} communicators."
+        return tell(
+            "Set-up finished on %(done)s of %(of)s ranks of %(comms)s communicators.",
+            done=done, of=of, comms=len(ends),
+        )  # fmt: skip
     if any(c.destroyed for c in reader.setup.comms.values()):
-        return "Orderly teardown."
+        return tell("Orderly teardown.")
     if reader.nccl_lines:
-        return "NCCL lines without an error; set-up is not complete in this text."
+        return tell("NCCL lines without an error; set-up is not complete in this text.")
     if status := reader.ras.values.get("status"):
-        return f"RAS: the communicator is {status}, without an error."
-    return "No NCCL or watchdog message in this text."
+        return tell("RAS: the communicator is %(status)s, without an error.", status=status)
+    return tell("No NCCL or watchdog message in this text.")
 
 
 def _values(reader: NcclReader) -> dict[str, Any]:

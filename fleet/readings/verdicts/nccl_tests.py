@@ -16,6 +16,7 @@ from fleet.readings.nccl_tests.runs import TestRun
 from fleet.readings.open_end import EndWatch
 from fleet.readings.report import Finding, Report, lead, verdict_of
 from fleet.readings.text import Readable, Rewound, iter_line_batches, read_capped
+from fleet.readings.told import tell
 from fleet.readings.verdicts.nccl_log import report_read
 from fleet.readings.verdicts.nccl_tests_run import run_findings, run_problems, run_values
 
@@ -58,13 +59,16 @@ def _report_json(text: str, *, is_cut: bool) -> Report:
     found = report_tests(reader)
     findings = list(found.findings)
     if errors:
-        findings.append(Finding("crash", "error", f"NCCL told an error: {errors[0]}", (1,)))
+        told = tell("NCCL told an error: %(error)s", error=errors[0])
+        findings.append(Finding("crash", "error", told, (1,)))
     if problem or is_cut or not runs:
-        text = problem or "only the first part was read"
+        text = problem or tell("only the first part was read")
         findings.append(Finding("incomplete", "warn", text, (1,)))
     is_whole = found.complete and not (problem or is_cut or errors)
     verdict = found.verdict if is_whole or found.verdict == "fail" else "unknown"
-    summary = found.summary if not problem else f"Not a whole result file: {problem}."
+    summary = (
+        tell("Not a whole result file: %(problem)s.", problem=problem) if problem else found.summary
+    )
     return replace(
         found,
         form="json",
@@ -107,14 +111,16 @@ def _form(reader: NcclTestsReader, runs: list[TestRun]) -> str:
 
 def _findings(reader: NcclTestsReader, runs: list[TestRun]) -> Iterator[Finding]:
     for number, run in enumerate(runs[:_RUNS_SHOWN], 1):
-        name = f"run {number}: " if len(runs) > 1 else ""
+        name = tell("run %(number)s", number=number) if len(runs) > 1 else ""
         yield from run_findings(run, name)
     yield from _failure_findings(reader)
     if reader.nccom is not None:
-        text = "this is nccom-test (AWS Neuron), not nccl-tests: one direction, no check of values"
+        text = tell(
+            "this is nccom-test (AWS Neuron), not nccl-tests: one direction, no check of values"
+        )
         yield Finding("foreign_tool", "warn", text)
     if reader.log.is_full:
-        yield Finding("too_many_runs", "warn", "more runs than are read stand in this text")
+        yield Finding("too_many_runs", "warn", tell("more runs than are read stand in this text"))
     yield from _nccl_findings(reader, runs)
 
 
@@ -122,11 +128,13 @@ def _failure_findings(reader: NcclTestsReader) -> Iterator[Finding]:
     if not reader.failures:
         return
     first = next((f for f in reader.failures if f.error), reader.failures[0])
-    why = f" ({reader.root_warn})" if reader.root_warn else ""
+    text = tell("the test broke off: %(text)s", text=first.text)
+    if reader.root_warn:
+        text = tell("%(text)s (%(advice)s)", text=text, advice=reader.root_warn)
     lines = [f.line for f in reader.failures]
     if reader.root_warn_line is not None:
         lines.append(reader.root_warn_line)
-    yield Finding("crash", "error", f"the test broke off: {first.text}{why}", tuple(sorted(lines)))
+    yield Finding("crash", "error", text, tuple(sorted(lines)))
 
 
 def _nccl_findings(reader: NcclTestsReader, runs: list[TestRun]) -> Iterator[Finding]:
@@ -136,12 +144,12 @@ def _nccl_findings(reader: NcclTestsReader, runs: list[TestRun]) -> Iterator[Fin
             if finding.severity != "info" and finding.id not in _SAID_HERE:
                 yield finding
     if _is_on_sockets(reader) and len(hosts) != 1:
-        text = (
+        text = tell(
             "NCCL's lines show NET/Socket between nodes: this is the bandwidth of TCP, not of RDMA"
         )
         yield Finding("socket_network", "warn", text, tuple(reader.nccl.socket_lines))
     elif len(hosts) > 1 and any(run.rows for run in runs) and reader.nccl.setup.networks == {}:
-        text = "several hosts, and no line of NCCL tells which network carried the test"
+        text = tell("several hosts, and no line of NCCL tells which network carried the test")
         yield Finding("transport_unproven", "info", text)
 
 
@@ -158,19 +166,25 @@ def _hosts(runs: list[TestRun]) -> list[str]:
 
 def _summary(reader: NcclTestsReader, runs: list[TestRun]) -> str:
     if reader.nccom is not None:
-        return "A table of nccom-test, which is another tool than nccl-tests."
+        return tell("A table of nccom-test, which is another tool than nccl-tests.")
     if not runs:
-        return "No output of nccl-tests in this text."
+        return tell("No output of nccl-tests in this text.")
     if len(runs) > 1:
-        return f"{len(runs)} runs of nccl-tests in this text; each has its own values."
+        return tell(
+            "%(count)s runs of nccl-tests in this text; each has its own values.", count=len(runs)
+        )
     told = run_values(runs[0])
     top, problems = told["busbw_at_max"], list(run_problems(runs[0]))
     if problems:
-        return f"Not a whole measurement: {problems[0].text}."
-    text = f"{told['rows']} sizes on {told['ranks']} ranks"
-    if top is not None and top["oop"] is not None:
-        text += f", bus bandwidth {top['oop']} GB/s at {told['max_size']} bytes"
-    return f"{text}, average {told['avg_busbw']} GB/s."
+        return tell("Not a whole measurement: %(problem)s.", problem=problems[0].text)
+    words = {"sizes": told["rows"], "ranks": told["ranks"], "average": told["avg_busbw"]}
+    if top is None or top["oop"] is None:
+        return tell("%(sizes)s sizes on %(ranks)s ranks, average %(average)s GB/s.", **words)
+    return tell(
+        "%(sizes)s sizes on %(ranks)s ranks, bus bandwidth %(top)s GB/s at %(size)s bytes, "
+        "average %(average)s GB/s.",
+        top=top["oop"], size=told["max_size"], **words,
+    )  # fmt: skip
 
 
 def _values(reader: NcclTestsReader, runs: list[TestRun]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from fleet.readings.nccl_tests.runs import DEVICES, TestRun
 from fleet.readings.report import Finding
+from fleet.readings.told import tell
 
 _TABLE_SHOWN = 256
 # RDMA between nodes of this class of machine is far above it, TCP over one interface below.
@@ -21,55 +22,71 @@ def run_problems(run: TestRun) -> Iterator[Finding]:
     """Yield why a run is no whole measurement; each of them keeps it from passing."""
     lines = (run.line,)
     if run.is_interleaved:
-        text = f"{run.jobs} jobs" if run.jobs > 1 else "rows of several jobs"
-        text += " print into one another; none of them can be told apart"
+        text = (
+            tell(
+                "%(count)s jobs print into one another; none of them can be told apart",
+                count=run.jobs,
+            )
+            if run.jobs > 1
+            else tell("rows of several jobs print into one another; none of them can be told apart")
+        )
         yield Finding("interleaved_runs", "warn", text, tuple(row.line for row in run.rows[:64]))
     if run.plan is None or run.plan.validation is None:
-        yield Finding(
-            "no_plan", "warn", "the line that tells sizes and validation is missing", lines
-        )
+        text = tell("the line that tells sizes and validation is missing")
+        yield Finding("no_plan", "warn", text, lines)
     if run.foreign_unit is not None:
-        text = f"the table is in {run.foreign_unit}, expected GB/s and us: its numbers are not read as such"
+        text = tell(
+            "the table is in %(unit)s, expected GB/s and us: its numbers are not read as such",
+            unit=run.foreign_unit,
+        )
         yield Finding("foreign_unit", "warn", text, (run.unit_line,))
     if run.ranks is None and not run.is_interleaved:
         yield _ranks_problem(run)
     if not run.rows:
-        yield Finding("no_measurement", "warn", "no row was measured", lines)
+        yield Finding("no_measurement", "warn", tell("no row was measured"), lines)
     elif not run.is_interleaved:
         yield from _row_problems(run)
     if run.torn:
-        yield Finding("torn_rows", "warn", f"{len(run.torn)} torn rows", tuple(run.torn))
+        text = tell("%(count)s torn rows", count=len(run.torn))
+        yield Finding("torn_rows", "warn", text, tuple(run.torn))
     if run.oob_word is None or run.average is None:
-        text = "the table has no summary: the run was cut or broke off, and no average is made up"
+        text = tell(
+            "the table has no summary: the run was cut or broke off, and no average is made up"
+        )
         yield Finding("no_summary", "warn", text, lines)
     if run.starts is not None and run.concluded is None:
-        text = f"{run.starts} was started and is not told to have concluded"
+        text = tell("%(name)s was started and is not told to have concluded", name=run.starts)
         yield Finding("not_concluded", "warn", text, lines)
 
 
 def _ranks_problem(run: TestRun) -> Finding:
     missing = run.missing_ranks
     if not run.seats:
-        return Finding(
-            "no_devices", "warn", "the device list is missing: ranks are unknown", (run.line,)
-        )
-    text = f"ranks missing in the device list: {missing[:32]}" if missing else "device list is cut"
+        text = tell("the device list is missing: ranks are unknown")
+        return Finding("no_devices", "warn", text, (run.line,))
+    text = (
+        tell("ranks missing in the device list: %(ranks)s", ranks=str(missing[:32]))
+        if missing
+        else tell("device list is cut")
+    )
     return Finding("ranks_missing", "warn", text, (run.line,))
 
 
 def _row_problems(run: TestRun) -> Iterator[Finding]:
     left_out = _rows_left_out(run)
     if run.left_out or left_out:
-        text = f"rows are left out: {left_out or 'dots stand for them'}"
+        why = left_out or tell("dots stand for them")
+        text = tell("rows are left out: %(why)s", why=why)
         yield Finding("rows_left_out", "warn", text, tuple(run.left_out))
     mean = run.mean_busbw()
     if run.average is None or mean is None:
         return
     # Cells have two decimals, the average six digits.
     if abs(mean - run.average) > 0.006 + 2e-5 * run.average:
-        text = (
-            f"printed average {run.average} GB/s, the rows here give {mean:.4f}: some are missing"
-        )
+        text = tell(
+            "printed average %(printed)s GB/s, the rows here give %(mean)s: some are missing",
+            printed=run.average, mean=f"{mean:.4f}",
+        )  # fmt: skip
         yield Finding("average_differs", "warn", text, tuple(run.summary_lines))
 
 
@@ -77,12 +94,12 @@ def _rows_left_out(run: TestRun) -> str:
     """Tell which rows are missing by the plan; without a plan by a gap between sizes."""
     plan, sweeps = run.plan, run.sweeps()
     if run.is_capped:
-        return "more rows than are read"
+        return tell("more rows than are read")
     if plan is not None and run.max_bytes is not None:
         wanted = plan._replace(max_bytes=run.max_bytes).sizes()
         short = [len(s) for s in sweeps if wanted is not None and len(s) < wanted]
-        return f"{short[0]} of {wanted} sizes" if short else ""
-    return "a gap between sizes" if any(_has_gap([r.size for r in s]) for s in sweeps) else ""
+        return tell("%(count)s of %(of)s sizes", count=short[0], of=wanted) if short else ""
+    return tell("a gap between sizes") if any(_has_gap([r.size for r in s]) for s in sweeps) else ""
 
 
 def _has_gap(sizes: list[int]) -> bool:
@@ -99,7 +116,8 @@ def run_findings(run: TestRun, name: str) -> Iterator[Finding]:
     """Yield what a person should know of a run; `name` tells it from others in the same text."""
     told = [*_value_findings(run), *run_problems(run), *_speed_findings(run)]
     for finding in told:
-        yield Finding(finding.id, finding.severity, f"{name}{finding.text}", finding.lines)
+        text = tell("%(run)s: %(what)s", run=name, what=finding.text) if name else finding.text
+        yield Finding(finding.id, finding.severity, text, finding.lines)
 
 
 def _value_findings(run: TestRun) -> Iterator[Finding]:
@@ -107,41 +125,54 @@ def _value_findings(run: TestRun) -> Iterator[Finding]:
     wrong_rows = [r.line for r in run.rows if r.oop.wrong or r.ip.wrong]
     wrong = run.wrong()
     if run.oob_word == "FAILED" or run.oob:
-        text = f"{run.oob} values out of bounds: the data that came back is wrong"
+        text = tell(
+            "%(count)s values out of bounds: the data that came back is wrong", count=run.oob
+        )
         yield Finding("wrong_values", "error", text, (*wrong_rows[:64], *summary))
     elif wrong:
-        text = f"{wrong} values are wrong in the rows of this table"
+        text = tell("%(count)s values are wrong in the rows of this table", count=wrong)
         yield Finding("wrong_values", "error", text, tuple(wrong_rows[:64]))
     if run.average_word == "FAILED":
-        text = (
-            f"average {run.average} GB/s is below the least that was asked for (NCCL_TESTS_MIN_BW)"
+        text = tell(
+            "average %(average)s GB/s is below the least that was asked for (NCCL_TESTS_MIN_BW)",
+            average=run.average,
         )
         yield Finding("below_asked_bandwidth", "error", text, summary)
     if run.validated is False:
-        text = "values were not checked (validation 0, or N/A in every row): zeros are no proof"
+        text = tell(
+            "values were not checked (validation 0, or N/A in every row): zeros are no proof"
+        )
         yield Finding("not_validated", "warn", text, summary)
 
 
 def _speed_findings(run: TestRun) -> Iterator[Finding]:
     if run.jobs > 1 and run.seats and not any(seat.rank for seat in run.seats):
-        text = f"{run.jobs} jobs of one rank each and not one of many: was it built without MPI?"
+        text = tell(
+            "%(count)s jobs of one rank each and not one of many: was it built without MPI?",
+            count=run.jobs,
+        )
         yield Finding("single_rank", "warn", text, (run.line,))
     elif run.ranks == 1:
-        text = "one rank only: a bus bandwidth of 0 is arithmetic and says nothing about a network"
+        text = tell(
+            "one rank only: a bus bandwidth of 0 is arithmetic and says nothing about a network"
+        )
         yield Finding("single_rank", "warn", text, tuple(row.line for row in run.rows[:8]))
     stalled = outlier_sizes(run)
     if stalled and not run.is_interleaved:
-        text = f"sizes that took longer than the next larger one: {stalled[:8]}"
+        text = tell(
+            "sizes that took longer than the next larger one: %(sizes)s", sizes=str(stalled[:8])
+        )
         yield Finding("outlier", "info", text, tuple(r.line for r in run.rows if r.size in stalled))
     top = _top(run)
     if top is None or top.size < _LARGE_BYTES or len(run.hosts) < 2:
         return
     best = max(top.oop.busbw or 0.0, top.ip.busbw or 0.0)
     if 0 < best < _SOCKET_BUSBW_GBS:
-        text = (
-            f"{best} GB/s at {top.size} bytes between {len(run.hosts)} hosts is as slow as sockets; "
-            "'0 OK' does not speak against it: look which network NCCL used"
-        )
+        text = tell(
+            "%(speed)s GB/s at %(size)s bytes between %(hosts)s hosts is as slow as sockets; "
+            "'0 OK' does not speak against it: look which network NCCL used",
+            speed=best, size=top.size, hosts=len(run.hosts),
+        )  # fmt: skip
         yield Finding("as_slow_as_sockets", "warn", text, (top.line,))
 
 

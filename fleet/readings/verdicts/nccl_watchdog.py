@@ -7,6 +7,7 @@ from typing import Any
 
 from fleet.readings.nccl_log.watchdog import Timeout, WatchdogLog
 from fleet.readings.report import Finding
+from fleet.readings.told import tell
 
 
 def watchdog_findings(log: WatchdogLog) -> Iterator[Finding]:
@@ -16,7 +17,10 @@ def watchdog_findings(log: WatchdogLog) -> Iterator[Finding]:
         yield Finding("watchdog_timeout", "error", _words(timeouts), _lines(timeouts))
     if log.cut:
         who = ", ".join(str(rank) for rank, _ in log.cut[:32] if rank is not None)
-        text = f"a time-out of rank {who or 'unknown'} is told, and its message is cut"
+        text = tell(
+            "a time-out of rank %(rank)s is told, and its message is cut",
+            rank=who or tell("unknown"),
+        )
         lines = tuple(line for _, line in log.cut)
         yield Finding("watchdog_timeout_cut", "error", text, lines)
     ops = {(t.group, t.seq): set[str]() for t in timeouts}
@@ -24,13 +28,22 @@ def watchdog_findings(log: WatchdogLog) -> Iterator[Finding]:
         ops[timeout.group, timeout.seq].add(timeout.op)
     for (_, seq), names in ops.items():
         if len(names) > 1:
-            text = f"at sequence {seq} ranks ran different operations: {', '.join(sorted(names))}"
+            text = tell(
+                "at sequence %(seq)s ranks ran different operations: %(names)s",
+                seq=seq, names=", ".join(sorted(names)),
+            )  # fmt: skip
             yield Finding("divergence", "error", text, _lines(timeouts))
     for group, ranks in log.behind().items():
-        text = f"group {group}: ranks {ranks[:32]} had entered fewer operations than the others"
-        yield Finding("ranks_behind", "warn", text.replace("group None: ", ""))
+        text = tell(
+            "ranks %(ranks)s had entered fewer operations than the others", ranks=str(ranks[:32])
+        )
+        if group is not None:
+            text = tell("group %(group)s: %(what)s", group=group, what=text)
+        yield Finding("ranks_behind", "warn", text)
     if log.repeated:
-        text = f"{log.repeated} more lines of other ranks are hidden as repeated"
+        text = tell(
+            "%(count)s more lines of other ranks are hidden as repeated", count=log.repeated
+        )
         yield Finding("ranks_hidden", "warn", text)
 
 
@@ -68,14 +81,21 @@ def _words(timeouts: list[Timeout]) -> str:
     seqs = sorted({t.seq for t in timeouts})
     ops = sorted({t.op for t in timeouts})
     who = ", ".join(str(t.rank) if t.rank is not None else "unknown" for t in timeouts[:32])
-    if len(timeouts) == 1:
-        return f"rank {who} waited {timeouts[0].timeout_ms} ms for {ops[0]} {seqs[0]}"
     if len(seqs) > 1:
-        return f"ranks {who} waited for different operations ({seqs[0]} to {seqs[-1]})"
-    told = f"ranks {who} waited {timeouts[0].timeout_ms} ms for {', '.join(ops)} {seqs[0]}"
+        return tell(
+            "ranks %(ranks)s waited for different operations (%(first)s to %(last)s)",
+            ranks=who, first=seqs[0], last=seqs[-1],
+        )  # fmt: skip
+    waited = {"ms": timeouts[0].timeout_ms, "ops": ", ".join(ops), "seq": seqs[0]}
+    if len(timeouts) == 1:
+        return tell("rank %(rank)s waited %(ms)s ms for %(ops)s %(seq)s", rank=who, **waited)
+    told = tell("ranks %(ranks)s waited %(ms)s ms for %(ops)s %(seq)s", ranks=who, **waited)
     if len(ops) > 1:
         return told
-    return f"{told}: the same operation on all of them, so a peer or a link is slow or hung"
+    return tell(
+        "%(what)s: the same operation on all of them, so a peer or a link is slow or hung",
+        what=told,
+    )
 
 
 def _lines(timeouts: list[Timeout]) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 from fleet.readings.nccl_log import NcclReader
 from fleet.readings.report import Finding, Report, Verdict
 from fleet.readings.text import LINE_CAP_BYTES, clean_line, decode
+from fleet.readings.told import tell
 from fleet.readings.verdicts.nccl_log import report_read
 from fleet.readings.vllm_log import Failure, PhaseReader, phase_rank
 from fleet.readings.vllm_log.failures import short_name
@@ -28,30 +29,35 @@ _STAGES = {
 }
 # Said of the phase in which a start ended, where its name alone says little.
 _PHASE_WORDS = {
-    "load": "weights were being read",
-    "compile": "the model was being compiled",
-    "profile": "memory profiling and warm-up runs, after compilation and before the graph capture",
-    "kv": "the KV cache was being planned",
-    "capture": "graphs were being captured",
-    "warmup": "warm-up after the graph capture",
+    "load": tell("weights were being read"),
+    "compile": tell("the model was being compiled"),
+    "profile": tell(
+        "memory profiling and warm-up runs, after compilation and before the graph capture"
+    ),
+    "kv": tell("the KV cache was being planned"),
+    "capture": tell("graphs were being captured"),
+    "warmup": tell("warm-up after the graph capture"),
 }
 _ADVICE = {
-    "gpu_not_free": "something else holds the GPU; find it before starting again",
-    "kv_too_small": "KV cache too small for max-model-len",
-    "kv_none": "no memory left for the KV cache",
-    "disk_quota": "disk quota exceeded where the compile cache lies",
-    "no_space": "no space left, most likely /dev/shm",
-    "bad_arguments": "the image does not know these arguments",
-    "port_in_use": "the port is in use or the address is not of this node",
-    "nccl_mismatch": "images differ: NCCL versions do not match",
-    "follower_not_headless": "node rank above 0 was started without --headless",
-    "oom": "out of GPU memory",
-    "illegal_access": "a kernel crashed (software), no proof of bad hardware",
-    "no_kernel_image": "the build does not match this GPU architecture",
-    "cancelled": "cancelled by the scheduler, not a crash",
-    "store_timeout": "not all nodes joined",
-    "rpc_timeout": "a rank did not answer; look for a hung or dead rank",
-    "watchdog": "a collective timed out",
+    "gpu_not_free": tell("something else holds the GPU; find it before starting again"),
+    "kv_too_small": tell("KV cache too small for max-model-len"),
+    "kv_none": tell("no memory left for the KV cache"),
+    "disk_quota": tell("disk quota exceeded where the compile cache lies"),
+    "no_space": tell("no space left, most likely /dev/shm"),
+    "bad_arguments": tell("the image does not know these arguments"),
+    "port_in_use": tell("the port is in use or the address is not of this node"),
+    "nccl_mismatch": tell("images differ: NCCL versions do not match"),
+    "follower_not_headless": tell("node rank above 0 was started without --headless"),
+    "oom": tell("out of GPU memory"),
+    "illegal_access": tell("a kernel crashed (software), no proof of bad hardware"),
+    "no_kernel_image": tell("the build does not match this GPU architecture"),
+    "cancelled": tell("cancelled by the scheduler, not a crash"),
+    "host_oom": tell("out of host memory: the kernel or the cluster ended it"),
+    "container_failed": tell("the container could not be started"),
+    "vllm_missing": tell("there is no vLLM in this image or environment"),
+    "store_timeout": tell("not all nodes joined"),
+    "rpc_timeout": tell("a rank did not answer; look for a hung or dead rank"),
+    "watchdog": tell("a collective timed out"),
 }
 
 
@@ -119,7 +125,11 @@ def _verdict(reader: PhaseReader, ready: bool) -> Verdict:
         return "fail"
     if cause is not None and reader.shutdown_line is None:
         return "fail"
-    return "pass" if ready and reader.shutdown_line is None else "unknown"
+    return "pass" if ready and not _is_stopped(reader) else "unknown"
+
+
+def _is_stopped(reader: PhaseReader) -> bool:
+    return reader.shutdown_line is not None or reader.stopped_line is not None
 
 
 def _findings(reader: PhaseReader, ready: bool) -> Iterator[Finding]:
@@ -129,17 +139,24 @@ def _findings(reader: PhaseReader, ready: bool) -> Iterator[Finding]:
         severity = "info" if echo else "error"
         if reader.shutdown_line is not None and failure.weight == "echo":
             severity = "info"
-        text = ("follows: " if echo else "") + failure.text[:300]
+        text = failure.text[:300]
+        if echo:
+            text = tell("follows: %(text)s", text=text)
         yield Finding(failure.kind, severity, text, (failure.line,))  # type: ignore[arg-type]
+    if reader.refused_requests:
+        text = tell("%(count)s requests were refused as wrong", count=len(reader.refused_requests))
+        yield Finding("requests_refused", "info", text, tuple(reader.refused_requests))
     yield from _end_findings(reader)
     listen = reader.facts.words.get("listen", "")
     if "//127." in listen or "//localhost" in listen:
-        yield Finding("listens_on_loopback", "warn", f"{listen} is reachable from the node only")
-    if reader.shutdown_line is not None:
-        text = "the API server was told to stop"
-        yield Finding("shutdown", "info", text, (reader.shutdown_line,))
+        text = tell("%(address)s is reachable from the node only", address=listen)
+        yield Finding("listens_on_loopback", "warn", text)
+    if (line := reader.shutdown_line or reader.stopped_line) is not None:
+        told = reader.shutdown_line is not None
+        text = tell("the API server was told to stop") if told else tell("the API server stopped")
+        yield Finding("shutdown", "info", text, (line,))
     if ready and reader.phase == "api":
-        text = "ready by its list of routes; 'Application startup complete' stands on stderr"
+        text = tell("ready by its list of routes; 'Application startup complete' stands on stderr")
         yield Finding("stderr_missing", "info", text)
 
 
@@ -151,12 +168,12 @@ def _end_findings(reader: PhaseReader) -> Iterator[Finding]:
     stage = cause.stage or reader.stage
     if stage is not None and phase_rank(stage) < phase_rank("api"):
         words = _PHASE_WORDS.get(stage)
-        text = f"the last phase of the start in this text is {stage}" + (
-            f": {words}" if words else ""
-        )
+        text = tell("the last phase of the start in this text is %(phase)s", phase=stage)
+        if words:
+            text = tell("%(what)s: %(hint)s", what=text, hint=words)
         yield Finding(f"ended_in_{stage}", "info", text, (cause.line,))
     if _is_error_cut(reader):
-        text = "a traceback is told and its error is not: the cause is missing in this text"
+        text = tell("a traceback is told and its error is not: the cause is missing in this text")
         yield Finding("error_not_shown", "info", text, (cause.line,))
 
 
@@ -169,24 +186,27 @@ def _is_error_cut(reader: PhaseReader) -> bool:
 def _summary(reader: PhaseReader, ready: bool) -> str:
     cause = reader.cause
     if cause is not None and not (reader.shutdown_line and cause.weight == "echo"):
-        what = _ADVICE.get(cause.kind, cause.text[:200])
-        return f"{_failed_words(reader, cause)}: {what}."
-    if reader.shutdown_line is not None:
-        return "Stopped in order."
+        advice = _ADVICE.get(cause.kind)
+        why = advice or cause.text[:200]
+        return tell("%(what)s: %(why)s.", what=_failed_words(reader, cause), why=why)
+    if _is_stopped(reader):
+        return tell("Stopped in order.")
     if ready:
-        return "Healthy: the start is complete."
+        return tell("Healthy: the start is complete.")
     if reader.phase is None:
-        return "No mark of an engine's start in this text."
-    return f"In progress, no fault in it: the last phase seen is {reader.phase}."
+        return tell("No mark of an engine's start in this text.")
+    return tell(
+        "In progress, no fault in it: the last phase seen is %(phase)s.", phase=reader.phase
+    )
 
 
 def _failed_words(reader: PhaseReader, cause: Failure) -> str:
     if cause.kind == "cancelled":
-        return f"Ended in {reader.phase or 'an unknown phase'}"
+        return tell("Ended in %(phase)s", phase=reader.phase or tell("an unknown phase"))
     stage = cause.stage or reader.stage
     if stage == "ready" or phase_rank(stage) >= phase_rank("api"):
-        return "Engine dead while serving"
-    return f"Start failed in {stage}" if stage else "Start failed"
+        return tell("Engine dead while serving")
+    return tell("Start failed in %(phase)s", phase=stage) if stage else tell("Start failed")
 
 
 def _stage_word(reader: PhaseReader, ready: bool) -> str | None:

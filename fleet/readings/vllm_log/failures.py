@@ -70,6 +70,17 @@ _KINDS: tuple[tuple[str, Weight, tuple[str, ...]], ...] = (
     ("store_timeout", "cause", ("DistStoreError", "seconds waiting for clients")),
     ("watchdog", "cause", ("Watchdog caught collective operation timeout",)),
     ("rpc_timeout", "cause", (" timed out.",)),
+    (
+        "host_oom",
+        "cause",
+        ("OOMKilled", "killed due to memory pressure", "exited with code 137", "exit code 137"),
+    ),
+    (
+        "container_failed",
+        "cause",
+        ("Error response from daemon", "nvidia-container-cli: ", "OCI runtime create failed"),
+    ),
+    ("vllm_missing", "cause", ("vllm: command not found", "No module named vllm", "No module named 'vllm'")),
     ("cancelled", "sign", ("CANCELLED AT ", "DUE TO TIME LIMIT", "CANCELLED DUE TO")),
     ("nccl_error", "exception", ("NCCL error", "DistBackendError", "unhandled system error")),
     ("after_shutdown", "echo", ("cannot schedule new futures after shutdown",)),
@@ -83,16 +94,18 @@ _KINDS: tuple[tuple[str, Weight, tuple[str, ...]], ...] = (
         "engine_fatal",
         "sign",
         ("EngineCore encountered a fatal error", "EngineCore hit an exception",
-         "engine core exited unexpectedly"),
+         "engine core exited unexpectedly", "Engine core proc "),
     ),
     ("worker_exception", "sign", ("WorkerProc hit an exception", "WorkerProc initialization failed")),
     ("output_handler", "sign", ("AsyncLLM output_handler failed",)),
-    ("killed", "sign", ("Segmentation fault", "core dumped")),
+    ("killed", "sign", ("Segmentation fault", "core dumped", "Killed")),
 )  # fmt: skip
 _RPC = re.compile(r"RPC call to \S{1,80} timed out")
+# What a shell says of a program that the kernel or somebody ended.
+_KILLED = re.compile(r"(?:^|[\d:] {1,8})Killed(?:$|  )")
 _WORKER = re.compile(r"Worker proc (\S{1,64}) died unexpectedly")
 _EXCEPTION = re.compile(
-    r"^(?:[A-Za-z_]\w{0,60}\.){0,8}([A-Za-z]\w{0,60}(?:Error|Exception)): ?(.*)"
+    r"^(?:[A-Za-z_]\w{0,60}\.){0,8}((?:[A-Za-z]\w{0,60})?(?:Error|Exception))(?:: ?(.*)|$)"
 )
 # Exceptions that the API server or the scheduler throws because the engine is gone.
 _ECHOES = frozenset({"KeyError", "EngineDeadError", "CancelledError", "EngineGenerateError"})
@@ -108,6 +121,8 @@ def read_failure(message: str) -> tuple[str, Weight, str | None] | None:
         if not any(needle in message for needle in needles):
             continue
         if kind == "rpc_timeout" and not _RPC.search(message):
+            continue
+        if kind == "killed" and "Killed" in message and not _KILLED.search(message.strip()):
             continue
         worker = _WORKER.search(message) if kind == "worker_died" else None
         if kind == "worker_died" and worker is None:

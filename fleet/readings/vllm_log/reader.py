@@ -24,7 +24,29 @@ _UNKNOWN_LAYOUT = Layout(0, 8, 1, 1, 1)
 _NAME = re.compile(r"\(([A-Za-z_]\w{0,63})")
 _HEADER = re.compile(r"^(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) [\d-]{5} [\d:]{8} \[?[^\]]{1,80}\] ?")
 _TORCH_HEADER = re.compile(r"^(?:\[rank\d{1,5}\]:)?\[?[IWEF]\d{3,4} [\d:.]{8,18} [^\]]{1,120}\] ?")
+_SERVING = re.compile(r"ERROR [\d-]{5} [\d:]{8} \[?serving\w{0,40}\.py:")
+_OF_A_REQUEST = frozenset(
+    f"exception:{name}"
+    for name in (
+        "ValueError",
+        "VLLMValidationError",
+        "ValidationError",
+        "TemplateError",
+        "JSONDecodeError",
+    )
+)
 _TRACE_TEXTS = ("  File ", "    ", "Traceback (most recent")
+
+
+# The last one is the shell's.
+_STOPPED = ("Application shutdown complete.", "Waiting for application shutdown.", "Terminated")
+# What a journal, a cluster or a launcher puts before each line; a host's name only before what an engine prints.
+_WRAP = re.compile(
+    r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S{1,253} [\w./@-]{1,64}\[\d{1,10}\]: "
+    r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S{0,16} [\w.-]{1,253} [\w./@-]{1,64}\[\d{1,10}\]: "
+    r"|\[pod/[\w./-]{1,253}\] |[a-z][\w.-]{0,62} +\| "
+    r"|(?=[\w.-]{0,62}\d)[a-zA-Z][\w.-]{1,62}: ?(?=\([A-Z]|(?:INFO|WARNING|ERROR|DEBUG|CRITICAL)[: ]|Traceback ))"
+)
 
 
 class Transition(NamedTuple):
@@ -52,7 +74,9 @@ class PhaseReader:
         self.failed_core_procs: str | None = None
         self.restarts = 0
         self.refused_connections = 0
+        self.refused_requests: list[int] = []
         self.shutdown_line: int | None = None
+        self.stopped_line: int | None = None  # uvicorn's own last words, whoever asked for them
         self.cuda_error_ranks: set[int] = set()
         self.has_traceback = False
         self.unread: list[int] = []
@@ -104,6 +128,8 @@ class PhaseReader:
         return self._open("rendezvous", None)
 
     def _feed_step(self, text: str) -> tuple[Transition, ...]:
+        if (wrap := _WRAP.match(text)) is not None:
+            text = text[wrap.end() :]
         marks = read_marks(text, self._layout or _UNKNOWN_LAYOUT)
         speaker = self._note_speaker(marks)
         message = _HEADER.sub("", marks.text[:2048], count=1)
@@ -113,6 +139,8 @@ class PhaseReader:
             self.refused_connections += "Connection refused" in message
         if "API server: shutdown triggered" in message and self.shutdown_line is None:
             self.shutdown_line = self.lines
+        if self.stopped_line is None and message.rstrip().endswith(_STOPPED):
+            self.stopped_line = self.lines
         self._note_marks(marks, message)
         told = self.facts.take(message, speaker)
         told = self._note_failure(marks, message, speaker) or told
@@ -145,7 +173,7 @@ class PhaseReader:
             self.restarts += 1
             self._failures.clear()
             self._ranks.clear()
-            self.shutdown_line = None
+            self.shutdown_line = self.stopped_line = None
             # What the first start measured says nothing of the second.
             self.facts = FactTaker()
             self.cuda_error_ranks.clear()
@@ -184,6 +212,11 @@ class PhaseReader:
         if found is None:
             return False
         kind, weight, worker = found
+        if self.phase == "ready" and kind in _OF_A_REQUEST and _SERVING.match(marks.text):
+            # Whoever asked, asked wrongly; the engine goes on.
+            self.refused_requests.append(self.lines)
+            del self.refused_requests[_UNREAD_CAP:]
+            return True
         if self.shutdown_line is not None:
             # Whoever stops an engine sees its requests and its core go; that is no fault.
             weight = "echo"
