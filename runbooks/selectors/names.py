@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 from django.urls import reverse
+from django.utils.translation import gettext_noop
 
 from fleet.models import Pool
-from fleet.selectors.jump import jump_add
+from fleet.selectors.jump import jump_add, page_add
 from fleet.selectors.scope import scope_add
 from releases.selectors.incidents import OpenIncident, incidents_add
 from runbooks.models import Incident, Run
@@ -55,4 +56,6 @@ scope_add(
 scope_add("run", run_named, lambda run: run.replica.pool.slug if run.replica else None)
 jump_add(_INCIDENT.pattern, lambda found: reverse("incident", args=[found[0]]))
 jump_add(_RUN.pattern, lambda found: reverse("run", args=[found[0]]))
+page_add(gettext_noop("Overview"), "home")
+page_add(gettext_noop("Incidents"), "incident-list")
 incidents_add(incidents_open)
