@@ -138,5 +138,7 @@ def clocks(now: datetime | None) -> dict[str, object]:
 
 @register.filter
 def unlocal(value: float | None) -> str:
-    """A number for an attribute of a drawing: a point, no separators, whatever the language."""
+    """A number for an attribute: a point, no separators, whatever the language; a whole one with all its digits."""
+    if isinstance(value, int):
+        return str(value)
     return "0" if value is None else f"{value:g}"

@@ -6,6 +6,7 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 
 from fleet.models import InventoryImport, Node
+from fleet.rules.inventory_file import BYTES_MAX
 from tests.factories import make_node
 from tests.views.test_every_write import ONE_NODE
 
@@ -160,3 +161,8 @@ def test_the_page_asks_as_often_for_many_rows_as_for_few(dana, django_assert_max
     found = read(dana, inventory=rows)
     with django_assert_max_num_queries(20):
         assert "99 added" in dana.get(f"/nodes/import/{found.pk}/").content.decode()
+
+
+def test_the_field_of_a_pasted_inventory_takes_all_that_may_be_read(dana):
+    page = dana.get("/nodes/import/").content.decode()
+    assert f'maxlength="{BYTES_MAX}"' in page
