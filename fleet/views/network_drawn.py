@@ -34,6 +34,8 @@ RATED_TITLE = _lazy("Bus bandwidth of each pair")
 STRONG, GOOD, BAD = 0.996, 0.983, 0.90
 CELL, GAP, LEAF_GAP = 11, 1, 5
 MARGIN = 42
+# A few nodes are drawn larger than many, and never as wide as the panel for its own sake; px.
+WIDEST, MOST_TIMES = 640, 1.6
 # Nodes up to which every one is named, and what of a name fits into the margin.
 NAMES_ALL, NAME_LETTERS = 16, 5
 _LAST_DIGITS = re.compile(r"\d{1,5}$")
@@ -81,6 +83,8 @@ def matrix_drawn(seen: RunSeen, layer: str = "") -> dict[str, Any]:
         "names": _names(seen, places),
         "size": size,
         "box": f"-{MARGIN} -16 {size + MARGIN} {size + 16}",
+        "width": min(WIDEST, int(MOST_TIMES * (size + MARGIN))),
+        "is_wide": len(seen.nodes) > NAMES_ALL,
         "finding": _finding(newest, seen.run.bar) if is_rated else _judged(newest, layer),
         "title": RATED_TITLE if is_rated else LAYER_WORDS[layer],
         "is_rated": is_rated,
