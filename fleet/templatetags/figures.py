@@ -109,6 +109,12 @@ def thousands(value: float | None) -> str:
 
 
 @register.filter
+def rate(value: float | None) -> str:
+    """A rate with one decimal, whole and with separators from 100 on; a dash when unknown."""
+    return DASH if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+
+
+@register.filter
 def or_dash(value: object) -> object:
     """Return a value, or a dash for one that is absent; 0 is a value."""
     return DASH if value is None or value == "" else value
