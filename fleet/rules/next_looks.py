@@ -133,6 +133,7 @@ TAKEN_BY = {
     "vllm-log": "docker logs CONTAINER > vllm.txt 2>&1",
     "bench": "vllm bench serve ... --save-result > bench.txt 2>&1",
     "metrics": "curl -s http://HOST:8000/metrics > metrics.txt",
+    "host": "chronyc tracking > host.txt 2>&1",
 }
 
 

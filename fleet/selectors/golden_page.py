@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from django.db.models import Count, Prefetch, prefetch_related_objects
 from django.utils import timezone
@@ -113,6 +114,24 @@ def sources_of(nodes: Iterable[Node], drift: dict[int, list[Difference]]) -> Sou
     names = {node.pk: node.name for node in nodes if drift.get(node.pk)}
     facts = Fact.objects.filter(node__in=names, key__in=keys).order_by().defer("value")
     return {(names[fact.node_id], fact.key): fact for fact in facts}
+
+
+def numbers_of(nodes: Iterable[Node], keys: Iterable[GoldenKey]) -> dict[str, dict[str, float]]:
+    """Return what was read of these keys where it is a number and still holds: key -> node name -> it. One query."""
+    names = {node.pk: node.name for node in nodes}
+    wanted = [key.key for key in keys if _is_number(key.value)]
+    facts = Fact.objects.filter(
+        node__in=names, key__in=wanted, expires_at__gt=timezone.now(), value__isnull=False
+    )
+    found: dict[str, dict[str, float]] = {}
+    for node_id, key, value in facts.order_by().values_list("node_id", "key", "value"):
+        if _is_number(value):
+            found.setdefault(key, {})[names[node_id]] = float(value)
+    return found
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def history_of(profile: GoldenProfile) -> list[TrailEntry]:

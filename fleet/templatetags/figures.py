@@ -109,6 +109,12 @@ def thousands(value: float | None) -> str:
 
 
 @register.filter
+def rate(value: float | None) -> str:
+    """A rate with one decimal, whole and with separators from 100 on; a dash when unknown."""
+    return DASH if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+
+
+@register.filter
 def or_dash(value: object) -> object:
     """Return a value, or a dash for one that is absent; 0 is a value."""
     return DASH if value is None or value == "" else value
@@ -138,5 +144,7 @@ def clocks(now: datetime | None) -> dict[str, object]:
 
 @register.filter
 def unlocal(value: float | None) -> str:
-    """A number for an attribute of a drawing: a point, no separators, whatever the language."""
+    """A number for an attribute: a point, no separators, whatever the language; a whole one with all its digits."""
+    if isinstance(value, int):
+        return str(value)
     return "0" if value is None else f"{value:g}"

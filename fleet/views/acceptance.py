@@ -25,7 +25,8 @@ from fleet.selectors.acceptance import (
 from fleet.selectors.nodes import nodes_selected
 from fleet.services import acceptances as service
 from fleet.services.trail import actor_of
-from fleet.views.acceptance_drawn import ORDER, groups_drawn, headline
+from fleet.views.acceptance_drawn import ORDER, groups_drawn, headline, run_mark
+from fleet.views.pager import pager
 from fleet.views.parts import render_page
 
 
@@ -63,7 +64,9 @@ def acceptance(request: HttpRequest, name: str) -> HttpResponse:
         "section": "fleet",
         "topics": [run.topic],
         "run": run,
+        "pager": pager(AcceptanceRun.objects.only("pk"), run.pk, "acceptance"),
         "groups": groups,
+        "mark": run_mark(groups, is_open=run.ended_at is None),
         "headline": headline(groups),
         "settled": settled,
         "total": len(rows),

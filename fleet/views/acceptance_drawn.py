@@ -66,6 +66,13 @@ def checks_drawn(row: NodeAcceptance, node: Node) -> list[CheckDrawn]:
     return [_check(check, node) for check in row.checks if isinstance(check, dict)]
 
 
+def run_mark(groups: Sequence[Group], *, is_open: bool) -> Mark:
+    """Return the sign of a whole run: at work, else the result that needs somebody most."""
+    if is_open or not groups:
+        return mark_of("acceptance", "")
+    return groups[0].mark
+
+
 def groups_drawn(rows: Iterable[NodeAcceptance]) -> list[Group]:
     """Fold the nodes of a run by verdict and reason, what needs somebody first."""
     groups: dict[tuple[str, str], Group] = {}

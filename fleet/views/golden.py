@@ -23,8 +23,10 @@ from fleet.selectors.nodes import node_chosen
 from fleet.services import golden as services
 from fleet.services.trail import actor_of
 from fleet.views import golden_drawn
+from fleet.views.golden_baselines import baselines_drawn
 from fleet.views.golden_drawn import bar_words, drift_drawn, drift_words, key_rows
 from fleet.views.golden_pairs import lines_drawn
+from fleet.views.pager import pager
 from fleet.views.parts import render_page
 
 FIELDS = ("tolerance", "ratio", "low", "high", "value")
@@ -74,6 +76,7 @@ def golden(request: HttpRequest, name: str) -> HttpResponse:
         "topics": [profile.topic, "golden", "fleet"],
         "profile": profile,
         "line": line,
+        "pager": pager(GoldenProfile.objects.only("pk"), profile.pk, "golden"),
         "mark": profile_mark(profile),
         "chip": _chip(profile),
         "versions": [(row, profile_mark(row)) for row in versions_of(profile)],
@@ -82,6 +85,9 @@ def golden(request: HttpRequest, name: str) -> HttpResponse:
         "drift_words": drift_words(drift),
         "equal": golden_drawn.AGREES,
         "matrix": golden_drawn.matrix_drawn(seen, keys),
+        "baselines": baselines_drawn(
+            keys, golden_page.numbers_of(seen.nodes, keys), len(seen.nodes)
+        ),
         "legend": (
             golden_drawn.AGREES,
             golden_drawn.DIFFERS,
@@ -89,6 +95,7 @@ def golden(request: HttpRequest, name: str) -> HttpResponse:
             golden_drawn.NO_READING,
         ),
         "history": golden_page.history_of(profile),
+        "may_take": may(request.user, "golden-take"),
         "may_edit": may(request.user, "golden-edit", is_write=True),
         "current_refusal": _current_refusal(request, profile),
         **_compared(request, profile, keys),

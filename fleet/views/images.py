@@ -19,6 +19,7 @@ from fleet.selectors.nodes import nodes_selected
 from fleet.selectors.weights import history_of
 from fleet.services import images as service
 from fleet.services.trail import actor_of
+from fleet.views.pager import pager
 from fleet.views.parts import render_page
 from fleet.views.weights_drawn import size_words
 
@@ -49,6 +50,7 @@ def image(request: HttpRequest, name: str) -> HttpResponse:
         "section": "weights",
         "topics": [found.topic],
         "image": found,
+        "pager": pager(Image.objects.only("pk"), found.pk, "image"),
         "rows": rows,
         "ready": ready,
         "count": len(rows),

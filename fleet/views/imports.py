@@ -25,6 +25,7 @@ from fleet.selectors.inventory import (
 from fleet.services import imports
 from fleet.services.trail import actor_of
 from fleet.views.import_drawn import diff_text, draw
+from fleet.views.pager import pager
 from fleet.views.parts import render_page
 
 
@@ -60,6 +61,7 @@ def import_page(request: HttpRequest, pk: int) -> HttpResponse:
         "section": "fleet",
         "topics": [found.topic, "fleet"],
         "found": found,
+        "pager": pager(InventoryImport.objects.only("pk"), pk, "import", by="pk"),
         "mark": mark_of("import", found.state),
         "is_dry": is_dry,
         "is_old": is_dry and fleet_digest() != found.fleet_digest,

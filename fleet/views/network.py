@@ -32,6 +32,7 @@ from fleet.services import net_matrix
 from fleet.services import network as service
 from fleet.services.trail import actor_of
 from fleet.views import network_drawn as drawn
+from fleet.views.pager import pager
 from fleet.views.parts import render_page
 from fleet.views.raw_text import raw_text
 
@@ -103,17 +104,27 @@ def network_run(request: HttpRequest, name: str) -> HttpResponse:
     """A run: layers, pair matrix, ranking, suspects, all pairs with their numbers."""
     run = _found(name)
     seen = run_seen(run)
+    layer = request.GET.get("layer", "")
+    layer = layer if layer in run.layers else ""
+    pairs = drawn.pair_rows(seen, layer)
+    failed = [row for row in pairs if row["is_failed"]]
+    is_failed_only = request.GET.get("show") == "failed"
     context = {
         "section": "network",
         "topics": [run.topic],
+        "pager": pager(NetRun.objects.only("pk"), run.pk, "network-run"),
         **_run(run),
         "seen": seen,
+        "layer": layer,
         "is_open": run.state in netrun.OPEN,
-        "strip": drawn.strip_drawn(seen),
-        "matrix": drawn.matrix_drawn(seen),
+        "strip": drawn.strip_drawn(seen, layer),
+        "matrix": drawn.matrix_drawn(seen, layer),
         "ranking": drawn.ranking_drawn(seen),
-        "suspects": drawn.suspects_drawn(run),
-        "pairs": drawn.pair_rows(seen),
+        "suspects": drawn.suspects_drawn(seen),
+        "pairs": failed if is_failed_only else pairs,
+        "pairs_all": len(pairs),
+        "pairs_failed": len(failed),
+        "is_failed_only": is_failed_only,
         "bar": f"{100 * run.bar:.0f}",
         "golden": sorted(run.golden.items()),
         "matrices": sorted({row["matrix"] for row in run.wiring.values()}),
@@ -148,6 +159,13 @@ def network_pair(request: HttpRequest, name: str, pk: int) -> HttpResponse:
         "section": "network",
         "topics": [run.topic],
         "run": run,
+        "pager": pager(
+            run.pairs.select_related("a__host", "b__host").defer("curve", "rails", "layers"),
+            pair.pk,
+            "network-pair",
+            run.public_id,
+            by="pk",
+        ),
         **drawn.pair_row(pair),
         "layers": drawn.layers_drawn(pair, run.layers),
         "rails": drawn.rails_drawn(pair),

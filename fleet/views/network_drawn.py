@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +13,7 @@ from django.utils.translation import gettext_lazy as _lazy
 from django.utils.translation import ngettext
 
 from fleet.marks import Mark, mark_of
-from fleet.models import NetPair, NetRun, Node
+from fleet.models import NetPair, Node
 from fleet.rules import netpairs, netrun, netverdict
 from fleet.rules.message import said
 from fleet.selectors.network import RunSeen, measured
@@ -29,10 +30,16 @@ KIND_WORDS = {
     netrun.RUNG: _lazy("curve under load"),
     netrun.TOGETHER: _lazy("all at once"),
 }
+RATED_TITLE = _lazy("Bus bandwidth of each pair")
 # Of the golden pair: the steps of the colour, above the run's own bar (mock NET-0031).
 STRONG, GOOD, BAD = 0.996, 0.983, 0.90
 CELL, GAP, LEAF_GAP = 11, 1, 5
 MARGIN = 42
+# A few nodes are drawn larger than many, and never as wide as the panel for its own sake; px.
+WIDEST, MOST_TIMES = 640, 1.6
+# Nodes up to which every one is named, and what of a name fits into the margin.
+NAMES_ALL, NAME_LETTERS = 16, 5
+_LAST_DIGITS = re.compile(r"\d{1,5}$")
 
 
 def percent(ratio: float | None) -> str:
@@ -40,31 +47,71 @@ def percent(ratio: float | None) -> str:
     return "–" if ratio is None else f"{100 * ratio:.1f}"
 
 
-def pair_mark(pair: NetPair) -> Mark:
-    """How a pair is drawn: its verdict, or that it waits or is at work."""
-    state = pair.verdict
-    if pair.step != netrun.DONE:
+def verdict_of(pair: NetPair, layer: str = "") -> str:
+    """Return the verdict of a pair, or of one layer of it; empty while that is not judged."""
+    return (pair.layers.get(layer) or {}).get("verdict", "") if layer else pair.verdict
+
+
+def pair_mark(pair: NetPair, layer: str = "") -> Mark:
+    """How a pair, or one layer of it, is drawn: its verdict, or that it waits or is at work."""
+    state = verdict_of(pair, layer)
+    if pair.step != netrun.DONE and not (layer and state):
         state = "" if pair.step == netrun.WAITING else "running"
     return mark_of("netpair", state)
 
 
-def matrix_drawn(seen: RunSeen) -> dict[str, Any]:
-    """Return the square of all pairs: a cell a measured pair and side, blocks a leaf, names at the edge."""
+def pairs_of_layer(pairs: Sequence[NetPair], layer: str, layers: Sequence[str]) -> list[NetPair]:
+    """Return the pairs that a layer judges; all of them when none is chosen."""
+    return [pair for pair in pairs if not layer or layer in netrun.layers_of(pair.kind, layers)]
+
+
+def matrix_drawn(seen: RunSeen, layer: str = "") -> dict[str, Any]:
+    """Return the square of all pairs: a cell a measured pair and side, blocks a leaf, names at the edge.
+
+    Without a chosen layer, and in that of the collectives, a cell tells the bus bandwidth; else the verdict alone.
+    """
     places, blocks, size = _places(seen.nodes)
-    newest = _newest(seen.pairs)
+    newest = _newest(pairs_of_layer(seen.pairs, layer, seen.run.layers), layer)
+    is_rated = is_rated_by(layer)
     cells = []
     for pair in newest:
-        look = _look(pair, seen.run.bar)
+        look = _look(pair, seen.run.bar) if is_rated else _judged_look(pair, layer)
         for one, other in ((pair.a, pair.b), (pair.b, pair.a)):
             cells.append({**look, "x": places[other.name], "y": places[one.name]})
     return {
         "cells": cells,
         "blocks": blocks,
-        "names": [{"name": n.name.rpartition("-")[2], "y": places[n.name] + 9} for n in seen.nodes],
+        "names": _names(seen, places),
         "size": size,
         "box": f"-{MARGIN} -16 {size + MARGIN} {size + 16}",
-        "finding": _finding(newest, seen.run.bar),
+        "width": min(WIDEST, int(MOST_TIMES * (size + MARGIN))),
+        "is_wide": len(seen.nodes) > NAMES_ALL,
+        "finding": _finding(newest, seen.run.bar) if is_rated else _judged(newest, layer),
+        "title": RATED_TITLE if is_rated else LAYER_WORDS[layer],
+        "is_rated": is_rated,
     }
+
+
+def _names(seen: RunSeen, places: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Return the names at the edge: of a few nodes all, of many the first of each leaf and the blamed ones.
+
+    A row is as high as its letters, so that more of them would not be read.
+    """
+    blamed = {name for suspect in seen.run.suspects for name in suspect["nodes"]}
+    names, leaf = [], None
+    for node in seen.nodes:
+        is_first, leaf = node.rack.leaf.number != leaf, node.rack.leaf.number
+        if is_first or node.name in blamed or len(seen.nodes) <= NAMES_ALL:
+            digits = _LAST_DIGITS.search(node.name)
+            short = digits[0] if digits else node.name[-NAME_LETTERS:]
+            is_blamed = node.name in blamed
+            names.append({"name": short, "y": places[node.name] + 9, "is_blamed": is_blamed})
+    return names
+
+
+def is_rated_by(layer: str) -> bool:
+    """Tell whether the cells of this layer show how fast a pair is, not only whether it passed."""
+    return layer in ("", netverdict.COLLECTIVE)
 
 
 def _places(nodes: Sequence[Node]) -> tuple[dict[str, int], list[dict[str, Any]], int]:
@@ -100,11 +147,11 @@ def _shown(pairs: Sequence[NetPair]) -> list[NetPair]:
     return [pair for pair in pairs if pair.kind != netrun.RUNG]
 
 
-def _newest(pairs: Sequence[NetPair]) -> list[NetPair]:
-    """Each pair once, as it was measured last before the load of all pairs."""
+def _newest(pairs: Sequence[NetPair], layer: str = "") -> list[NetPair]:
+    """Each pair once, as it was measured last: before the load of all pairs, unless its layer is chosen."""
     found: dict[frozenset[str], NetPair] = {}
-    for pair in pairs:
-        if pair.kind not in netrun.LOADED:
+    for pair in _shown(pairs):
+        if pair.kind != netrun.TOGETHER or layer == netverdict.TOGETHER:
             found[frozenset((pair.a.name, pair.b.name))] = pair
     return list(found.values())
 
@@ -122,11 +169,33 @@ def _look(pair: NetPair, bar: float) -> dict[str, Any]:
             steps = ((STRONG, "m3"), (GOOD, "m2"))
             look = next((name for least, name in steps if pair.ratio >= least), "m1")
             sign = "?" if pair.verdict == netverdict.UNKNOWN else ""
-    return {
-        "look": look,
-        "sign": sign,
-        "href": reverse("network-pair", args=[pair.run.public_id, pair.pk]),
-        "title": f"{pair}: {percent(pair.ratio)} %, {pair_mark(pair).word}",
+    title = f"{pair}: {percent(pair.ratio)} %, {pair_mark(pair).word}"
+    return {"look": look, "sign": sign, "href": _address(pair), "title": title}
+
+
+def _judged_look(pair: NetPair, layer: str) -> dict[str, Any]:
+    """Colour, sign and words of one cell by the verdict of one layer."""
+    looks = {
+        netverdict.PASS: ("m3", ""),
+        netverdict.FAIL: ("crit", "×"),
+        netverdict.UNKNOWN: ("unk", "?"),
+    }
+    look, sign = looks.get(verdict_of(pair, layer), ("wait", ""))
+    title = f"{pair}: {pair_mark(pair, layer).word}"
+    return {"look": look, "sign": sign, "href": f"{_address(pair)}#{layer}", "title": title}
+
+
+def _address(pair: NetPair) -> str:
+    return reverse("network-pair", args=[pair.run.public_id, pair.pk])
+
+
+def _judged(pairs: Sequence[NetPair], layer: str) -> str:
+    told = Counter(verdict_of(pair, layer) for pair in pairs)
+    return _("%(done)d of %(all)d pairs judged, %(failed)d failed, %(unknown)d unknown") % {
+        "done": len(pairs) - told[""],
+        "all": len(pairs),
+        "failed": told[netverdict.FAIL],
+        "unknown": told[netverdict.UNKNOWN],
     }
 
 
@@ -178,8 +247,8 @@ def _rank_word(row: netpairs.Rank, kind: str) -> str:
     return words.get(kind) or (_("not measured") if row.median is None else _("no finding"))
 
 
-def suspects_drawn(run: NetRun) -> list[dict[str, Any]]:
-    """Return the suspects with their sentence."""
+def suspects_drawn(seen: RunSeen) -> list[dict[str, Any]]:
+    """Return the suspects with their sentence, and the tests with known-good partners that told node from path."""
     words = {
         netpairs.NODE: _("Node"),
         netpairs.PATH: _("Path"),
@@ -191,12 +260,17 @@ def suspects_drawn(run: NetRun) -> list[dict[str, Any]]:
             "word": words.get(one["kind"], one["kind"]),
             "names": " + ".join(one["nodes"]),
             "why": said(one["why"], _),
+            "passes": [
+                pair_row(pair)
+                for pair in seen.pairs
+                if pair.kind == netrun.REPAIR and {pair.a.name, pair.b.name} & set(one["nodes"])
+            ],
         }
-        for one in run.suspects
+        for one in seen.run.suspects
     ]
 
 
-def strip_drawn(seen: RunSeen) -> list[dict[str, Any]]:
+def strip_drawn(seen: RunSeen, layer: str = "") -> list[dict[str, Any]]:
     """Return the four layers of a run, each with how many of its pairs passed."""
     strip, shown = [], _shown(seen.pairs)
     for name in seen.run.layers:
@@ -210,6 +284,7 @@ def strip_drawn(seen: RunSeen) -> list[dict[str, Any]]:
         strip.append(
             {
                 "name": name,
+                "is_chosen": name == layer,
                 "word": LAYER_WORDS[name],
                 "mark": _layer_mark(verdicts, done, len(pairs), seen.run.state in netrun.OPEN),
                 "text": _counted(verdicts, done, len(pairs)),
@@ -241,20 +316,22 @@ def _counted(verdicts: Mapping[str, int], done: int, of: int) -> str:
     return ", ".join(parts)
 
 
-def pair_rows(seen: RunSeen) -> list[dict[str, Any]]:
-    """Return the pairs as a table: failed first, then what is not known, each with its numbers."""
+def pair_rows(seen: RunSeen, layer: str = "") -> list[dict[str, Any]]:
+    """Return the pairs, or those that a layer judges, as a table: failed first, then what is not known."""
     order = {netverdict.FAIL: 0, netverdict.UNKNOWN: 1, "": 2, netverdict.PASS: 3}
     rows = sorted(
-        _shown(seen.pairs), key=lambda p: (order.get(p.verdict, 2), p.ratio or 0.0, p.round, p.pk)
+        pairs_of_layer(_shown(seen.pairs), layer, seen.run.layers),
+        key=lambda p: (order.get(verdict_of(p, layer), 2), p.ratio or 0.0, p.round, p.pk),
     )
-    return [pair_row(pair) for pair in rows]
+    return [pair_row(pair, layer) for pair in rows]
 
 
-def pair_row(pair: NetPair) -> dict[str, Any]:
+def pair_row(pair: NetPair, layer: str = "") -> dict[str, Any]:
     """Return one pair's numbers as words with units in the head of the table."""
     return {
         "pair": pair,
-        "mark": pair_mark(pair),
+        "mark": pair_mark(pair, layer),
+        "is_failed": verdict_of(pair, layer) == netverdict.FAIL,
         "ratio": percent(pair.ratio),
         "busbw": _one_digit(pair.busbw_gbs),
         "loaded": _one_digit(pair.loaded_gbs),

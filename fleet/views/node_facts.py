@@ -104,6 +104,14 @@ GROUPS: tuple[tuple[Any, dict[str, Any]], ...] = (
             "oom_kills": _lazy("Killed for memory"),
         },
     ),
+    (
+        _lazy("Measured rates"),
+        {
+            "allreduce_busbw_gbs": _lazy("all_reduce bus bandwidth"),
+            "disk_read_gbs": _lazy("Disk read"),
+            "disk_read_tool": _lazy("Disk read by"),
+        },
+    ),
 )
 FACT_WORDS: dict[str, Any] = {key: word for _name, group in GROUPS for key, word in group.items()}
 DRAWN = frozenset(

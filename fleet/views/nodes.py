@@ -30,6 +30,7 @@ from fleet.views.card_history import card_charts
 from fleet.views.golden_drawn import node_card
 from fleet.views.node_changes import node_changes
 from fleet.views.node_facts import fact_groups, fact_rows, known, of_card
+from fleet.views.node_jobs import node_jobs
 from fleet.views.node_ports import port_table
 from fleet.views.parts import render_page
 from fleet.views.raw_text import raw_text
@@ -86,6 +87,7 @@ def node(request: HttpRequest, name: str) -> HttpResponse:
         "facts": facts,
         "fact_groups": fact_groups(facts),
         "changes": node_changes(seen.node),
+        "jobs": node_jobs(seen.node),
         "probes": [_probe(probe) for probe in seen.probes],
         "holds": [_hold(hold, request) for hold in seen.holds],
         "hold_kinds": Hold.Kind.choices,

@@ -27,8 +27,15 @@ from fleet.selectors.weights import (
 from fleet.services.weights import LIVE, TOPIC
 from fleet.services.weights_tick import limits_of
 from fleet.views.images import image_row
+from fleet.views.pager import pager
 from fleet.views.parts import render_page
-from fleet.views.weights_drawn import AT_WORK, LeafDrawn, leaves_drawn, size_words
+from fleet.views.weights_drawn import (
+    AT_WORK,
+    LeafDrawn,
+    leaves_drawn,
+    progress_drawn,
+    size_words,
+)
 
 
 @require_safe
@@ -79,6 +86,7 @@ def artefact(request: HttpRequest, name: str) -> HttpResponse:
     context = {
         **_common(request, found, leaves),
         "mark": mark_of("artefact", found.state),
+        "pager": pager(WeightsArtefact.objects.only("pk"), found.pk, "artefact"),
         "live": live,
         "newest": live or found.distributions.first(),
         "limits": [(one.name, getattr(Limits(), one.name)) for one in fields(Limits)],
@@ -104,7 +112,11 @@ def distribution(request: HttpRequest, name: str) -> HttpResponse:
     context = {
         **_common(request, found.artefact, leaves),
         "distribution": found,
+        "pager": pager(Distribution.objects.only("pk"), found.pk, "distribution"),
         "mark": mark_of("distribution", found.state),
+        "progress": progress_drawn(
+            found.artefact, [node for leaf in leaves for node in leaf.nodes]
+        ),
         "why": said(found.explanation, _),
         "limit_rows": [(words[one.name], getattr(limits, one.name)) for one in fields(limits)],
         "copy_rate": limits.copy_kibps * 1024 / 1e6,

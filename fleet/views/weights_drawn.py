@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,11 +30,13 @@ class NodeDrawn:
     cells: list[str]
     verified: int
     files: int
+    bytes_verified: int
     verified_size: str
     size: str
     percent: int
     file_now: str
     rate: float | None
+    left_s: float | None
     left: str
     explanation: str
     findings: list[str]
@@ -132,6 +135,7 @@ def _node(artefact: WeightsArtefact, names: list[str], row: Holding, depth: int)
     needs = set(row.needs) if row.needs is not None else set(names)
     is_busy = row.state in (*AT_WORK, holdings.PAUSED)
     sizes = {one["name"]: int(one.get("size") or 0) for one in artefact.manifest}
+    left_s = _left_s(artefact, row)
     bytes_verified = sum(size for name, size in sizes.items() if is_ready or name not in needs)
     return NodeDrawn(
         holding=row,
@@ -140,12 +144,14 @@ def _node(artefact: WeightsArtefact, names: list[str], row: Holding, depth: int)
         cells=_cells(artefact, names, row, bad, needs),
         verified=len(names) if is_ready else len(names) - len(needs & set(names)),
         files=len(names),
+        bytes_verified=bytes_verified,
         verified_size=size_words(bytes_verified),
         size=size_words(artefact.total_bytes),
         percent=100 * bytes_verified // artefact.total_bytes if artefact.total_bytes else 0,
         file_now=row.file_now if row.state == holdings.COPYING else "",
         rate=None if row.bytes_per_s is None else row.bytes_per_s / 1e6,
-        left=_left(artefact, row),
+        left_s=left_s,
+        left="" if left_s is None else span_words(left_s),
         explanation=said(row.explanation, _),
         findings=[said(str(one.get("text", "")), _) for one in row.findings],
         may_heal=not is_busy and not is_ready,
@@ -196,11 +202,31 @@ def _parts(artefact: WeightsArtefact, count: int) -> list[set[str]]:
     return parts
 
 
-def _left(artefact: WeightsArtefact, row: Holding) -> str:
-    """Say how long the copy takes at the rate of its last reading; nothing when there is none."""
+def _left_s(artefact: WeightsArtefact, row: Holding) -> float | None:
+    """Return how long the copy takes at the rate of its last reading; None when there is none."""
     if row.state != holdings.COPYING or not row.bytes_per_s or row.bytes_done is None:
-        return ""
-    return span_words((artefact.total_bytes - row.bytes_done) / row.bytes_per_s)
+        return None
+    return (artefact.total_bytes - row.bytes_done) / row.bytes_per_s
+
+
+def progress_drawn(artefact: WeightsArtefact, nodes: Sequence[NodeDrawn]) -> dict[str, Any]:
+    """Return how far a distribution is: verified bytes of all, copies under way with the longest time left, who waits.
+
+    There is no forecast of the whole: what waits has no rate yet.
+    """
+    total = artefact.total_bytes * len(nodes)
+    verified = sum(node.bytes_verified for node in nodes)
+    left = [node.left_s for node in nodes if node.left_s is not None]
+    states = Counter(node.holding.state for node in nodes)
+    return {
+        "percent": 100 * verified // total if total else 0,
+        "verified": size_words(verified),
+        "total": size_words(total),
+        "copying": states[holdings.COPYING],
+        "verifying": states[holdings.VERIFYING],
+        "waiting": states[holdings.WANTED] + states[holdings.PAUSED],
+        "left": span_words(max(left)) if left else "",
+    }
 
 
 def size_words(count: int) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 from django.urls import reverse
+from django.utils.translation import gettext_noop
 
-from fleet.selectors.jump import jump_add
+from fleet.selectors.jump import jump_add, page_add
 from fleet.selectors.scope import scope_add
 from releases.models import Launch
 from releases.selectors.release_page import release_named
@@ -41,3 +42,8 @@ scope_add("release", release_named, lambda release: release.pool.slug)
 jump_add(r"REL-\d{1,9}", _release_page)
 scope_add("rollout", rollout_named, lambda rollout: rollout.pool.slug)
 jump_add(r"RO-\d{1,9}", _rollout_page)
+page_add(gettext_noop("Releases"), "release-list")
+page_add(gettext_noop("Rollouts"), "rollout-list")
+page_add(gettext_noop("Gates"), "gate-list")
+page_add(gettext_noop("Gateway"), "gateway")
+page_add(gettext_noop("Approvals"), "inbox")

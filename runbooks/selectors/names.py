@@ -7,10 +7,11 @@ from collections import defaultdict
 from collections.abc import Collection
 
 from django.urls import reverse
+from django.utils.translation import gettext_noop
 
 from fleet.models import Pool
 from fleet.selectors.inventory import keeper_add
-from fleet.selectors.jump import jump_add
+from fleet.selectors.jump import jump_add, page_add
 from fleet.selectors.scope import scope_add
 from releases.selectors.incidents import OpenIncident, incidents_add
 from runbooks.models import Incident, Run
@@ -75,5 +76,7 @@ def nodes_of_incidents(node_ids: Collection[int]) -> dict[int, list[str]]:
 scope_add("run", run_named, lambda run: run.replica.pool.slug if run.replica else None)
 jump_add(_INCIDENT.pattern, lambda found: reverse("incident", args=[found[0]]))
 jump_add(_RUN.pattern, lambda found: reverse("run", args=[found[0]]))
+page_add(gettext_noop("Overview"), "home")
+page_add(gettext_noop("Incidents"), "incident-list")
 incidents_add(incidents_open)
 keeper_add(nodes_of_incidents)

@@ -210,7 +210,7 @@ def test_the_pages_take_no_more_queries_for_more_nodes(ana, django_assert_max_nu
     address = f"/golden/{profile.public_id}/"
     ana.get(address)
     for page in ("/golden/", address):
-        with django_assert_max_num_queries(22):
+        with django_assert_max_num_queries(24):
             assert ana.get(page).status_code == 200
 
 
@@ -229,4 +229,4 @@ def test_a_node_that_was_never_read_is_one_row(ana, fleet):
     make_golden(KEYS | {"kernel": ("6.8", "equal")})
     make_node("h100-009")
     page = text_of(ana.get("/golden/"))
-    assert "h100-009 5 facts without a reading: allreduce_busbw_gbs, GPU driver," in page
+    assert "h100-009 5 facts without a reading: all_reduce bus bandwidth, GPU driver," in page

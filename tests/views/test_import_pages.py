@@ -8,6 +8,7 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 
 from fleet.models import InventoryImport, Node
+from fleet.rules.inventory_file import BYTES_MAX
 from tests.factories import make_node
 from tests.views.test_every_write import ONE_NODE
 
@@ -182,3 +183,8 @@ def test_the_differences_are_a_file_in_the_words_of_the_page(dana, signed_in):
     ]  # fmt: skip
     assert all(row["result"] for row in rows)
     assert dana.get("/nodes/import/999999/diff/").status_code == 404
+
+
+def test_the_field_of_a_pasted_inventory_takes_all_that_may_be_read(dana):
+    page = dana.get("/nodes/import/").content.decode()
+    assert f'maxlength="{BYTES_MAX}"' in page

@@ -212,3 +212,54 @@ def test_a_bad_field_of_the_matrix_is_named(ana):
 def test_a_viewer_reads_and_writes_nothing(chen, nodes):
     assert "Needs role operator" in text(chen, "/network/")
     assert post(chen, "/network/start/", nodes="all").status_code == 403
+
+
+def test_a_chosen_layer_fills_the_page_and_stands_in_the_address(ana, nodes):
+    run = measured(nodes)
+    where = f"/network/{run.public_id}/"
+    page = text(ana, f"{where}?layer=rails")
+    assert 'href="?" aria-current="true"' in page, "the chosen layer leads back to all of them"
+    assert "of the golden pair</span></div></header>" not in page
+    assert 'hx-get="' + where + '?layer=rails"' in page, "a live part keeps what was chosen"
+    assert "6 of 6 pairs judged" in page
+    assert page.count('#rails"') == 12
+    assert "6 of 6 pairs judged" not in text(ana, f"{where}?layer=nonsense")
+
+
+def test_only_failed_pairs_are_a_filter_in_the_address(ana, nodes):
+    choose_gold(nodes)
+    slow = {"h100-003", "h100-004"}
+    run = measured(nodes, lambda a, b: GOLD_GBS * (0.55 if {a, b} == slow else 1))
+    where = f"/network/{run.public_id}/"
+    rows = re.compile(r'<tr id="p-\d+"')
+    assert len(rows.findall(text(ana, where))) == run.pairs.count()
+    failed = run.pairs.filter(verdict=netverdict.FAIL).count()
+    assert 0 < failed < run.pairs.count()
+    assert len(rows.findall(text(ana, f"{where}?show=failed"))) == failed
+    assert "No pair failed here." in text(ana, f"{where}?show=failed&layer=reach")
+
+
+def test_a_suspect_names_the_tests_with_known_good_partners(ana, nodes):
+    choose_gold(nodes)
+    slow = {"h100-003", "h100-004"}
+    run = measured(nodes, lambda a, b: GOLD_GBS * (0.55 if {a, b} == slow else 1), rounds=1)
+    repaired = run.pairs.filter(kind="repair")
+    assert repaired.exists()
+    suspects = (
+        text(ana, f"/network/{run.public_id}/").split('id="suspects"')[1].split("</section>")[0]
+    )
+    assert all(
+        f"/pairs/{pair.pk}/" in suspects for pair in repaired if {pair.a.name, pair.b.name} & slow
+    )
+    assert "known-good partner" in suspects
+
+
+def test_runs_and_pairs_lead_to_the_one_before_and_after(ana, nodes):
+    first, second = measured(nodes[:2]), measured(nodes)
+    page = text(ana, f"/network/{first.public_id}/")
+    assert 'rel="prev"' not in page
+    assert f'rel="next" href="/network/{second.public_id}/"' in page
+    pairs = list(second.pairs.order_by("pk"))
+    page = text(ana, f"/network/{second.public_id}/pairs/{pairs[1].pk}/")
+    assert f'rel="prev" href="/network/{second.public_id}/pairs/{pairs[0].pk}/"' in page
+    assert f'aria-label="Next, {pairs[2]}"' in page

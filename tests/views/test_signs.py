@@ -11,6 +11,7 @@ from fleet.execution import states
 from fleet.execution.models import Host
 from fleet.models import Distribution, Holding, Node, Replica, WeightsArtefact
 from fleet.rules.lifecycles import NODE_MOVES, REPLICA_MOVES
+from fleet.views import reader_drawn
 from releases.models import Drain, Endpoint, GateRun, Launch, Release, Rollout, Wave
 from releases.views import log_drawn
 from runbooks.models import Incident, Run, RunStep
@@ -71,6 +72,19 @@ def test_every_sign_that_a_template_names_is_drawn():
 )
 def test_a_healthy_state_has_no_warm_colour(machine, state):
     assert marks.mark_of(machine, state).tone not in WARM
+
+
+def test_every_sign_of_the_reader_is_drawn():
+    looks = [*reader_drawn._VERDICTS.values(), *reader_drawn._SEVERITIES.values()]
+    assert {f"s-{mark.shape}" for mark in looks} <= DRAWN
+
+
+def test_no_sign_is_drawn_twice_and_no_two_pages_of_the_navigation_share_one():
+    ids = re.findall(r'<symbol id="([\w-]+)"', SPRITE)
+    nav = (ROOT / "templates/components/_nav.html").read_text(encoding="utf-8")
+    icons = re.findall(r'href="#(i-\w+)"', nav)
+    assert sorted(ids) == sorted(set(ids))
+    assert sorted(icons) == sorted(set(icons))
 
 
 def test_every_sign_of_a_log_level_is_drawn():

@@ -121,3 +121,13 @@ def test_a_page_asks_as_often_for_many_nodes_as_for_few(
 def test_the_form_that_spreads_is_refused_in_words_while_one_is_open(ana, scene):
     text = ana.get(f"/weights/{scene[0].public_id}/").content.decode()
     assert f"{scene[1].public_id} is still open." in text
+
+
+def test_a_distribution_says_how_much_is_verified_and_what_waits_without_a_rate(ana, scene):
+    text = ana.get(f"/distributions/{scene[1].public_id}/").content.decode()
+    progress = text.split('id="dist-progress"')[1].split("</section>")[0]
+    # one node whole, one lacks one of four files, one another one, and of the fourth nothing is known
+    assert "100 B of 160 B verified" in progress
+    assert "<b>62 %</b>" in progress
+    assert "1 copy under way, the longest takes about 0 s more at its rate now" in progress
+    assert "1 node waits for its turn and has no rate yet." in progress
