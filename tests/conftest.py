@@ -35,9 +35,13 @@ _LONGEST = (
 )
 
 
-# How fast examples come says something about the machine, not about the code.
+# How fast examples come says something about the machine, not about the code. A run tries the same examples each
+# time, so that it fails for what was changed; EXPLORE=1 tries new ones.
 hypothesis.settings.register_profile(
-    "flotilla", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    "flotilla",
+    deadline=None,
+    derandomize=not os.environ.get("EXPLORE"),
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("flotilla")
 

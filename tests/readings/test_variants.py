@@ -195,7 +195,7 @@ def told_numbers(text: str) -> set[float]:
     """Every number that is printed, whole or as a part of a word; `1,234` and masks too."""
     found = set()
     for word in _NUMBERS.findall(text.replace("\r", "")):
-        for part in (word, word.replace(",", ""), *re.split(r"[.,]", word)):
+        for part in (word, word.replace(",", ""), *word.split(","), *re.split(r"[.,]", word)):
             with suppress(ValueError):
                 found.add(float(part))
     found |= {float(int(word, 16)) for word in re.findall(r"0x[0-9a-fA-F]{1,16}", text)}
