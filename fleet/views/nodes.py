@@ -32,6 +32,7 @@ from fleet.views.node_changes import node_changes
 from fleet.views.node_facts import fact_groups, fact_rows, known, of_card
 from fleet.views.node_jobs import node_jobs
 from fleet.views.node_ports import port_table
+from fleet.views.pager import pager_by_name
 from fleet.views.parts import render_page
 from fleet.views.raw_text import raw_text
 from fleet.views.topology import differing, matrix
@@ -63,7 +64,6 @@ def node(request: HttpRequest, name: str) -> HttpResponse:
     seen = node_seen(name)
     if seen is None:
         raise Http404(_("No node is called %(name)s.") % {"name": name})
-    before, after = neighbours(name)
     profile, differences = node_gold(seen.node, seen.facts)
     pool = seen.seat.replica.pool if seen.seat else None
     now = timezone.now()
@@ -75,8 +75,7 @@ def node(request: HttpRequest, name: str) -> HttpResponse:
         "seen": seen,
         "seat": seen.seat,
         "marks": _marks(seen),
-        "before": before,
-        "after": after,
+        "pager": pager_by_name(name, neighbours, "node"),
         "gpus": [_gpu(gpu, request.GET.get("gpu", ""), seen.facts, now) for gpu in seen.gpus],
         "read_at": max((gpu.observed_at for gpu in seen.gpus if gpu.observed_at), default=None),
         "topology": matrix(topology_of(seen.facts), differing(differences)),
