@@ -15,8 +15,9 @@ from django.views.decorators.http import require_safe
 from fleet.execution.output import command_sections
 from fleet.marks import CORDONED, Mark, mark_of
 from fleet.models import Fact, Gpu, Hold, Pool
-from fleet.readings.kernel_log.classes import xid_name
+from fleet.readings.kernel_log.classes import xid_words
 from fleet.readings.nvidia_smi.throttle import HARMLESS, REASON_BITS
+from fleet.readings.told import sentence_of
 from fleet.rules import hostkeys, xids
 from fleet.rules.history import is_uuid
 from fleet.rules.message import said
@@ -192,7 +193,10 @@ def _xids(bus: str, found: Any, now: datetime) -> dict[str, Any]:
     tone = "t-warn" if any(not one.is_over for one in mine) else "dim"
     if xids.still_open(mine, "reset", "hardware"):
         tone = "t-crit"
-    tips = {one.code: f"{one.code}: {xid_name(one.code)}. {said(one.action, _)}" for one in mine}
+    tips = {
+        one.code: f"{one.code}: {said(sentence_of(xid_words(one.code)), _)}. {said(one.action, _)}"
+        for one in mine
+    }
     return {"text": told or _("none"), "tone": tone, "tip": " ".join(tips.values())}
 
 
