@@ -188,7 +188,7 @@ def _ping_said(pinged: Ping, mtu: int | None) -> Said:
             found=pinged.mtu or "?",
         )
         return Said(FAIL, why)
-    if pinged.loss_pct is None:
+    if pinged.loss_pct is None or not pinged.sent:
         return Said(UNKNOWN, say("ping told no statistics: reachability is not known."))
     if pinged.loss_pct > 0:
         why = say(
