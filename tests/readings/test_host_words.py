@@ -79,6 +79,16 @@ def test_the_state_of_a_unit_is_one_of_systemds_words():
         assert parse_is_active(text) is None
 
 
+DD = "1024+0 records in\n1024+0 records out\n4294967296 bytes (4.3 GB, 4.0 GiB) copied, 0.361 s, 11.9 GB/s\n"
+
+
+def test_a_rate_behind_an_error_of_reading_is_no_pass():
+    assert report_host(DD).verdict == "pass"
+    found = report_host("dd: error reading '/models/a': Input/output error\n" + DD)
+    assert (found.verdict, found.findings[0].lines) == ("fail", (1,))
+    assert found.summary == "dd: error reading '/models/a': Input/output error"
+
+
 PING = "--- 10.0.0.1 ping statistics ---\n5 packets transmitted, 5 received, 0% packet loss, time 4ms\n"
 
 

@@ -22,7 +22,7 @@ from fleet.readings.host.counters import (
     split_readings,
 )
 from fleet.readings.host.docker import parse_docker_versions
-from fleet.readings.host.memory import LockLimit, parse_limits_memlock, parse_meminfo, parse_memlock
+from fleet.readings.host.memory import parse_limits_memlock, parse_meminfo, parse_memlock
 from fleet.readings.host.processors import parse_lscpu, parse_numactl_hardware
 from fleet.readings.open_end import end_of
 from fleet.readings.reach import parse_ping
@@ -52,6 +52,8 @@ _NO_NUMA = re.compile(r"^No NUMA (?:support )?available on this system", re.M)
 _SMALL_TOOLS = re.compile(
     r"\b(?:chronyc|ethtool|lscpu|numactl|docker|fio|dd|ping)\b.{0,80}(?:not found|No such file)"
 )
+# A rate of what could be read stands behind the errors of what could not.
+_READ_ERROR = re.compile(r"^(?:dd|fio): .{0,300}error", re.I)
 _ETHTOOL_HEAD = re.compile(r"^\s*(?:NIC|PHY|Standard) statistics", re.M | re.I)
 
 
@@ -367,8 +369,7 @@ def _docker(text: str, cut: int | None) -> Report | None:
 
 
 def _memlock(text: str, cut: int | None) -> Report | None:
-    found: LockLimit | None = parse_limits_memlock(text)
-    found = found or parse_memlock(text)
+    found = parse_limits_memlock(text) or parse_memlock(text)
     if found is None:
         return None
     findings: tuple[Finding, ...] = ()
@@ -390,6 +391,10 @@ def _disk_read(text: str, cut: int | None) -> Report | None:
     if told is not None and told.error:
         why = tell("fio ended with error %(error)s", error=told.error)
         findings.append(Finding("fio_failed", "error", why, (told.line,)))
+    bad = [line for line in number_lines(text) if _READ_ERROR.match(line.text[:400])]
+    if bad:
+        where = tuple(line.number for line in bad[:64])
+        findings.append(Finding("read_failed", "error", bad[0].text.strip()[:300], where))
     if found is not None:
         if told is not None:
             why = tell("more than one answer of this tool in this text")
