@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import zstandard
@@ -14,8 +15,10 @@ from fleet.execution.output import Section, sections_pack
 from fleet.lab.stubs.lib.docker_stub import all_reduce
 from fleet.models import Node
 from fleet.rules.acceptance import Pins
+from fleet.rules.acceptance_stand import FIRST, rank_of
 from fleet.rules.gather import commands_of
 from fleet.rules.probe_reading import read_probe
+from fleet.selectors.acceptance import stands_of
 from fleet.services.acceptances import acceptances_advance
 from fleet.services.probes import probe_settle
 from tests.golden_profiles import NVLINK, make_facts, make_golden
@@ -61,6 +64,11 @@ def make_gold(**changed: Any) -> Any:
         "model_disk_total": (_read()["model_disk_total"], "ratio", {"ratio": 0.9}),
     }
     return make_golden({**equal, **rates, **changed})
+
+
+def accepted_now(node_ids: Iterable[int]) -> set[int]:
+    """Those of these nodes (keys) that placement takes for accepted ones."""
+    return {pk for pk, stand in stands_of(node_ids).items() if rank_of(stand) == FIRST}
 
 
 def settle(command: Command, state: str, **fields: object) -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fleet.readings.kernel_log.classes import xid_name
+from fleet.readings.kernel_log.classes import xid_words
 from fleet.readings.nvidia_smi.throttle import HARMLESS, REASON_BITS
+from fleet.readings.told import sentence_of
 from fleet.rules import xids
 from fleet.rules.acceptance import FAIL, MARGINAL, CardRead, Check, NodeSeen
 from fleet.rules.acceptance_parts import (
@@ -151,7 +152,12 @@ def xid(seen: NodeSeen) -> Check:
 
 
 def _codes(codes: Sequence[int]) -> str:
-    return several([f"Xid {code} ({xid_name(code)})" for code in codes])
+    return several(
+        [
+            say("Xid %(code)s (%(name)s)", code=code, name=sentence_of(xid_words(code)))
+            for code in codes
+        ]
+    )
 
 
 def ecc(seen: NodeSeen) -> Check:

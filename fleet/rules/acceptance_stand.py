@@ -49,7 +49,7 @@ def rank_of(stand: Stand) -> int:
 def refusal_of(node: str, stand: Stand, *, is_asked: bool) -> str:
     """Say why a node may not be placed and what is to be done; empty when it may.
 
-    `is_asked`: its pool takes accepted nodes only. A marginal node that nobody let in is refused everywhere.
+    `is_asked`: its pool takes accepted nodes only. A marginal node that acceptance holds is refused everywhere.
     """
     if rank_of(stand) < NOT_ACCEPTED:
         return ""

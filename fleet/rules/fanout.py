@@ -198,7 +198,7 @@ class _Board:
             return None, say("Waits for the seed of leaf %(leaf)s.", leaf=leaf)
         if self.seen.has_store and self.from_store[leaf] >= limits.store_per_leaf:
             return None, say(
-                "%(n)s downloads from the store run into leaf %(leaf)s, as many as may.",
+                "%(n)s downloads run into leaf %(leaf)s, as many as may.",
                 n=self.from_store[leaf],
                 leaf=leaf,
             )

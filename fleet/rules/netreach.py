@@ -63,7 +63,7 @@ def rail_ends(gids: str, wiring: Wiring) -> dict[str, RailEnd]:
     return {
         gid.device: RailEnd(gid.netdev, gid.ipv4)
         for gid in table.gids
-        if gid.index == wiring.gid_index and gid.ipv4 and gid.device in wiring.hcas
+        if gid.index == wiring.gid_index and gid.ipv4 and gid.netdev and gid.device in wiring.hcas
     }
 
 
@@ -166,8 +166,8 @@ def _good_rails(good: int, wiring: Wiring) -> Said:
 def _no_address(card: str, wiring: Wiring, *, is_here: bool) -> Said:
     if is_here:
         text = say(
-            "%(card)s: show_gids names no IPv4 address at GID index %(index)s, so the rail was not pinged."
-            " Compare the card with the network matrix.",
+            "%(card)s: show_gids names no interface with an IPv4 address at GID index %(index)s, so the rail was not"
+            " pinged. Compare the card with the network matrix.",
             card=card,
             index=wiring.gid_index,
         )
@@ -188,7 +188,7 @@ def _ping_said(pinged: Ping, mtu: int | None) -> Said:
             found=pinged.mtu or "?",
         )
         return Said(FAIL, why)
-    if pinged.loss_pct is None:
+    if pinged.loss_pct is None or not pinged.sent:
         return Said(UNKNOWN, say("ping told no statistics: reachability is not known."))
     if pinged.loss_pct > 0:
         why = say(

@@ -102,7 +102,7 @@ _BY_FINDING: tuple[tuple[str, str, tuple[Look, ...]], ...] = (
     ("fabric", r".*gid.*", (_GIDS,)),
     ("host", r"clock.*", (_TIME,)),
     ("host", r"count.*", (_COUNTERS, _LINK)),
-    ("host", r"fio_failed", (_DISKS,)),
+    ("host", r"fio_failed|read_failed", (_DISKS,)),
     ("host", r"node_without_memory|cpus_offline|no_numa", (_MEMORY,)),
     ("host", r"packet.*|no_answer", (_NETS, _PORTS)),
     ("ib-write-bw", r"completion_error|port_down|no_context|link.*", (_PORTS, _LINK, _COUNTERS)),

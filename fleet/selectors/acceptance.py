@@ -25,12 +25,6 @@ _VALID = Q(is_standing=True, verdict=ACCEPTED, voided_at=None, valid_until__gt=N
 EVERY_POOL = "all"
 
 
-def valid_acceptances(node_ids: Iterable[int]) -> set[int]:
-    """Return those of these nodes (keys) that are accepted now: not too old, and nothing ended it."""
-    rows = NodeAcceptance.objects.filter(_VALID, node__in=list(node_ids))
-    return set(rows.values_list("node_id", flat=True))
-
-
 def stands_of(node_ids: Iterable[int]) -> dict[int, Stand]:
     """Return what acceptance says of each of these nodes now, by key. Two queries, however many nodes there are."""
     wanted = list(node_ids)

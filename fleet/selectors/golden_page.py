@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from django.db.models import Count, Prefetch, prefetch_related_objects
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from fleet.models import Fact, GoldenKey, GoldenProfile, Node, TrailEntry
-from fleet.rules.golden import Difference, Found, compare
+from fleet.rules.golden import Difference, Found, compare, is_number
 from fleet.rules.golden_folds import Drifted, fold_drift
 from fleet.selectors.golden import ClassOf, drift_against, drift_of, profile_for
 
@@ -119,19 +119,15 @@ def sources_of(nodes: Iterable[Node], drift: dict[int, list[Difference]]) -> Sou
 def numbers_of(nodes: Iterable[Node], keys: Iterable[GoldenKey]) -> dict[str, dict[str, float]]:
     """Return what was read of these keys where it is a number and still holds: key -> node name -> it. One query."""
     names = {node.pk: node.name for node in nodes}
-    wanted = [key.key for key in keys if _is_number(key.value)]
+    wanted = [key.key for key in keys if is_number(key.value)]
     facts = Fact.objects.filter(
-        node__in=names, key__in=wanted, expires_at__gt=timezone.now(), value__isnull=False
+        node__in=names, key__in=wanted, expires_at__gt=Now(), value__isnull=False
     )
     found: dict[str, dict[str, float]] = {}
     for node_id, key, value in facts.order_by().values_list("node_id", "key", "value"):
-        if _is_number(value):
+        if is_number(value):
             found.setdefault(key, {})[names[node_id]] = float(value)
     return found
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def history_of(profile: GoldenProfile) -> list[TrailEntry]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 from fleet.doorbell import ring
 from fleet.execution import states
@@ -33,8 +34,9 @@ def images_advance() -> int:
     if not rows:
         return 0
     steps, before = _steps(rows), {row.pk: (row.state, row.explanation) for row in rows}
-    paused = leaves_paused()
-    changed = [row for row in rows if row.state == rules.PULLING and _follow(row, steps, paused)]
+    paused, now = leaves_paused(), database_now()
+    pulling = [row for row in rows if row.state == rules.PULLING]
+    changed = [row for row in pulling if _follow(row, steps, paused, now)]
     changed += _begin([row for row in rows if row not in changed], rows, paused)
     if changed:
         rows_update(ImageHolding, changed, *FIELDS)
@@ -119,7 +121,7 @@ def _start(row: ImageHolding) -> None:
     _move(row, rules.PULLING, say("Is verified.") if row.is_check_only else say("Is pulled."))
 
 
-def _follow(row: ImageHolding, steps: Steps, paused: Mapping[int, str]) -> bool:
+def _follow(row: ImageHolding, steps: Steps, paused: Mapping[int, str], now: datetime) -> bool:
     """Look what became of a pull; True when the row is to be written."""
     assert row.subject is not None
     if row.stop_for:
@@ -131,7 +133,7 @@ def _follow(row: ImageHolding, steps: Steps, paused: Mapping[int, str]) -> bool:
         return True
     if row.subject.has_ended:
         return _judge(row, steps)
-    if _is_late(row):
+    if _is_late(row, now):
         row.stop_for, row.explanation = rules.FAILED, rules.late_text(row.is_check_only)
         return True
     why = paused.get(row.node.rack.leaf.number, "")
@@ -141,10 +143,10 @@ def _follow(row: ImageHolding, steps: Steps, paused: Mapping[int, str]) -> bool:
     return False
 
 
-def _is_late(row: ImageHolding) -> bool:
-    """A little after the node should have ended it by itself."""
+def _is_late(row: ImageHolding, now: datetime) -> bool:
+    """Tell a pull that its node should have ended by itself, and a look that docker does not answer."""
     most_s = rules.LOOK_S if row.is_check_only else rules.PULL_S + START_S
-    return (database_now() - row.state_at).total_seconds() > scaled(most_s)
+    return (now - row.state_at).total_seconds() > scaled(most_s)
 
 
 def _stopping(row: ImageHolding) -> bool:

@@ -193,7 +193,11 @@ def _stuck(
 ) -> str:
     """Say why a unit cannot become what the file says; empty when it can. `kept`: node -> what is open about it."""
     if now != unit.nodes and (held := [name for name in (*now, *unit.nodes) if name in kept]):
-        return f"nodes: {held[0]} is held by {', '.join(kept[held[0]])}; it moves once that is resolved"
+        return say(
+            "nodes: %(node)s is held by %(who)s; it moves once that is resolved",
+            node=held[0],
+            who=", ".join(kept[held[0]]),
+        )
     if replica is None:
         return ""
     if replica.pool.slug != unit.pool:

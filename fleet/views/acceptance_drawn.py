@@ -168,6 +168,8 @@ def _answer(row: NodeAcceptance | None, node: Node) -> str:
             "who": stand.let_in_by,
             "reason": stand.let_in_why,
         }
+    if not stand.held_for:
+        return ""  # of a verdict that is older than the hold of marginal nodes
     return _(
         "It is given no work. Mend it and accept it again, or an approver lifts the hold of acceptance with a reason."
     )

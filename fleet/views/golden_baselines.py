@@ -10,7 +10,7 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 from fleet.models import GoldenKey
-from fleet.rules.golden import RANGE, RATIO
+from fleet.rules.golden import RANGE, RATIO, is_number
 
 WIDTH, EDGE = 268, 8
 # How a unit of a fact is said on a line of numbers: divided by this, in that unit (UI.md section 11).
@@ -53,11 +53,6 @@ def baselines_drawn(
         for key in keys
         if is_number(key.value) and key.tolerance in (RATIO, RANGE) and values.get(key.key)
     ]
-
-
-def is_number(value: Any) -> bool:
-    """Tell whether a value of a fact can stand on a line."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _baseline(key: GoldenKey, read: Mapping[str, float], nodes: int) -> Baseline:

@@ -38,7 +38,6 @@ from fleet.views.raw_text import raw_text
 
 HISTORY_SHOWN = 8
 NUMBER_MAX = 6
-SETS_SHOWN = 8
 
 
 @require_safe

@@ -274,9 +274,9 @@ def strip_drawn(seen: RunSeen, layer: str = "") -> list[dict[str, Any]]:
     """Return the four layers of a run, each with how many of its pairs passed."""
     strip, shown = [], _shown(seen.pairs)
     for name in seen.run.layers:
-        pairs = [p for p in shown if name in netrun.layers_of(p.kind, seen.run.layers)]
+        pairs = pairs_of_layer(shown, name, seen.run.layers)
         verdicts = Counter(
-            (pair.layers.get(name) or {}).get("verdict", netverdict.UNKNOWN)
+            verdict_of(pair, name) or netverdict.UNKNOWN
             for pair in pairs
             if pair.step == netrun.DONE
         )
@@ -356,7 +356,7 @@ def layers_drawn(pair: NetPair, wanted: Sequence[str]) -> list[dict[str, Any]]:
         {
             "name": name,
             "word": LAYER_WORDS[name],
-            "mark": mark_of("netpair", (pair.layers.get(name) or {}).get("verdict", "")),
+            "mark": mark_of("netpair", verdict_of(pair, name)),
             "said": [
                 {"mark": mark_of("netpair", one["verdict"]), "text": said(one["text"], _)}
                 for one in (pair.layers.get(name) or {}).get("said", [])

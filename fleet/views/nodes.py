@@ -15,8 +15,9 @@ from django.views.decorators.http import require_safe
 from fleet.execution.output import command_sections
 from fleet.marks import CORDONED, Mark, mark_of
 from fleet.models import Fact, Gpu, Hold, Pool
-from fleet.readings.kernel_log.classes import xid_name
+from fleet.readings.kernel_log.classes import xid_words
 from fleet.readings.nvidia_smi.throttle import HARMLESS, REASON_BITS
+from fleet.readings.told import sentence_of
 from fleet.rules import hostkeys, xids
 from fleet.rules.history import is_uuid
 from fleet.rules.message import said
@@ -32,6 +33,7 @@ from fleet.views.node_changes import node_changes
 from fleet.views.node_facts import fact_groups, fact_rows, known, of_card
 from fleet.views.node_jobs import node_jobs
 from fleet.views.node_ports import port_table
+from fleet.views.pager import pager_by_name
 from fleet.views.parts import render_page
 from fleet.views.raw_text import raw_text
 from fleet.views.topology import differing, matrix
@@ -63,7 +65,6 @@ def node(request: HttpRequest, name: str) -> HttpResponse:
     seen = node_seen(name)
     if seen is None:
         raise Http404(_("No node is called %(name)s.") % {"name": name})
-    before, after = neighbours(name)
     profile, differences = node_gold(seen.node, seen.facts)
     pool = seen.seat.replica.pool if seen.seat else None
     now = timezone.now()
@@ -75,8 +76,7 @@ def node(request: HttpRequest, name: str) -> HttpResponse:
         "seen": seen,
         "seat": seen.seat,
         "marks": _marks(seen),
-        "before": before,
-        "after": after,
+        "pager": pager_by_name(name, neighbours, "node"),
         "gpus": [_gpu(gpu, request.GET.get("gpu", ""), seen.facts, now) for gpu in seen.gpus],
         "read_at": max((gpu.observed_at for gpu in seen.gpus if gpu.observed_at), default=None),
         "topology": matrix(topology_of(seen.facts), differing(differences)),
@@ -193,7 +193,10 @@ def _xids(bus: str, found: Any, now: datetime) -> dict[str, Any]:
     tone = "t-warn" if any(not one.is_over for one in mine) else "dim"
     if xids.still_open(mine, "reset", "hardware"):
         tone = "t-crit"
-    tips = {one.code: f"{one.code}: {xid_name(one.code)}. {said(one.action, _)}" for one in mine}
+    tips = {
+        one.code: f"{one.code}: {said(sentence_of(xid_words(one.code)), _)}. {said(one.action, _)}"
+        for one in mine
+    }
     return {"text": told or _("none"), "tone": tone, "tip": " ".join(tips.values())}
 
 

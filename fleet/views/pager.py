@@ -28,3 +28,17 @@ def pager(rows: QuerySet, pk: int, address: str, *before: str, by: str = "public
         return {"rel": rel, "name": str(getattr(row, "public_id", row)), "url": url}
 
     return links
+
+
+def pager_by_name(name: str, find: Callable[[str], tuple[str, str]], address: str) -> Links:
+    """Return the same for what is ordered by its name; `find` returns the names before and after it, or empty ones."""
+
+    def links() -> list[dict[str, str]]:
+        ends = zip(("prev", "next"), find(name), strict=True)
+        return [
+            {"rel": rel, "name": one, "url": reverse(address, args=[one])}
+            for rel, one in ends
+            if one
+        ]
+
+    return links

@@ -15,6 +15,7 @@ from fleet.marks import mark_of
 from fleet.models import Member, Replica
 from fleet.rules.message import said
 from fleet.rules.policy import may
+from fleet.views.pager import pager_by_name
 from fleet.views.parts import render_page
 from fleet.views.proof import FOR_DESTRUCTION, password_label
 from releases.marks import launch_mark
@@ -39,15 +40,13 @@ def replica(request: HttpRequest, name: str) -> HttpResponse:
     if seen is None:
         raise Http404(_("No unit is called %(name)s.") % {"name": name})
     unit, live = seen.replica, seen.live
-    before, after = unit_neighbours(name)
     context = {
         "section": "replicas",
         "topics": [f"replica-{name}", *([live.topic] if live else [])],
         "replica": unit,
         "seen": seen,
         "live": live,
-        "before": before,
-        "after": after,
+        "pager": pager_by_name(name, unit_neighbours, "replica"),
         "mark": mark_of("replica", unit.shown_state),
         "explanation": said(unit.explanation, _),
         "members": [_member(member) for member in seen.members],

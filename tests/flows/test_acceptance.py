@@ -5,7 +5,7 @@ import pytest
 from fleet.execution.models import Command, Subject
 from fleet.models import Evidence, Fact, Hold, Node, NodeAcceptance
 from fleet.rules.message import said
-from fleet.selectors.acceptance import valid_acceptances
+from tests.acceptances import accepted_now
 
 pytestmark = [
     pytest.mark.lab,
@@ -85,7 +85,7 @@ def test_accept_all_finds_the_one_bad_node_and_takes_it_back_when_it_is_mended(c
         assert held.state == Node.State.QUARANTINED
         assert Hold.objects.get(node=held, lifted_at=None).owner == "acceptance"
     assert Evidence.objects.filter(object_kind="acceptance", is_rehearsal=True).count() == 9
-    assert valid_acceptances(Node.objects.values_list("pk", flat=True)) == {
+    assert accepted_now(Node.objects.values_list("pk", flat=True)) == {
         row.node_id for row in good.values()
     }
 

@@ -103,6 +103,14 @@ def test_inodes_are_no_sizes():
     assert report_fabric(text).values["size"] == {}
 
 
+def test_a_full_file_system_whose_device_is_not_told_is_no_pass():
+    """What df --output=pcent,target prints; a snap is always full, a disk must not be."""
+    report = report_fabric("Use% Mounted on\n 99% /\n  1% /models\n")
+    assert (report.verdict, report.complete) == ("unknown", True)
+    assert [(f.id, f.severity, f.lines) for f in report.findings] == [("disk_full", "warn", (2,))]
+    assert report_fabric("Use% Mounted on\n 9% /\n  1% /models\n").verdict == "pass"
+
+
 def test_a_type_column_and_a_wrapped_name_do_not_shift_cells():
     text = (
         "Filesystem     Type  1K-blocks      Used Available Use% Mounted on\n"

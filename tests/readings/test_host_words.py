@@ -5,6 +5,7 @@ import pytest
 from fleet.readings.fabric.devinfo import parse_devinfo
 from fleet.readings.host.memory import parse_limits_memlock
 from fleet.readings.host.system import parse_hostname, parse_is_active, parse_os_release
+from fleet.readings.verdicts.host import report_host
 from tests.probe_texts import devinfo
 
 
@@ -76,3 +77,31 @@ def test_the_state_of_a_unit_is_one_of_systemds_words():
     assert parse_is_active("inactive\n") == "inactive"
     for text in ("", "activ\n", "System has not been booted with systemd\n"):
         assert parse_is_active(text) is None
+
+
+DD = "1024+0 records in\n1024+0 records out\n4294967296 bytes (4.3 GB, 4.0 GiB) copied, 0.361 s, 11.9 GB/s\n"
+
+
+def test_a_rate_behind_an_error_of_reading_is_no_pass():
+    assert report_host(DD).verdict == "pass"
+    found = report_host("dd: error reading '/models/a': Input/output error\n" + DD)
+    assert (found.verdict, found.findings[0].lines) == ("fail", (1,))
+    assert found.summary == "dd: error reading '/models/a': Input/output error"
+
+
+PING = "--- 10.0.0.1 ping statistics ---\n5 packets transmitted, 5 received, 0% packet loss, time 4ms\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict", "told"),
+    [
+        (PING, "pass", set()),
+        (PING.replace("5 ", "0 "), "unknown", set()),
+        (PING + "bash: chronyc: command not found\n", "unknown", {"tool_missing"}),
+        ("NIC statistics:\n     rx_packets: 5\n     link_down_events_phy: 0\n", "pass", set()),
+        ("NIC statistics:\n     rx_packets: 5\n     link_down_events_phy: 7\n", "unknown", {"counted_before"}),
+    ],
+)  # fmt: skip
+def test_what_was_not_sent_not_there_or_counted_is_no_pass(text, verdict, told):
+    found = report_host(text)
+    assert (found.verdict, {finding.id for finding in found.findings}) == (verdict, told)

@@ -257,6 +257,23 @@ def test_a_node_with_an_empty_block_is_unknown():
     }  # fmt: skip
 
 
+def test_a_node_in_two_blocks_is_judged_by_both():
+    """Two captures in one text fold their nodes as their outputs differ."""
+    text = block("h100-[001-002]", QUIET) + block("h100-001", LOST) + block("h100-002", QUIET)
+    found = read(text)
+    assert found.verdict == "fail"
+    assert found.values["verdicts"] == {
+        "h100-001": "pass", "h100-002": "pass", "h100-001 #2": "fail", "h100-002 #2": "pass",
+    }  # fmt: skip
+    assert found.findings[0].text.startswith("h100-001 #2: Xid 79")
+
+
+def test_more_nodes_than_are_told_are_no_pass():
+    found = read(block("h100-[0001-1000],x[0001-0100]", QUIET))
+    assert (found.verdict, found.complete) == ("unknown", False)
+    assert "76 more nodes" in next(f.text for f in found.findings if f.id == "nodes_left_out")
+
+
 def test_a_switch_names_itself_and_no_node():
     """Lines without stamps (dmesg -t) begin with a device's name, which is no node's."""
     line = "nvidia-nvswitch0: SXid (PCI:0000:c3:00.0): 24007, Fatal, Link 30 sourcetrack timeout\n"

@@ -164,6 +164,13 @@ FAILURES = [
 ]  # fmt: skip
 
 
+def test_the_name_of_an_xid_reads_in_the_readers_language():
+    found = check_of(node({"xids": [{"code": 79}]}), "xid").found
+    assert said(found) == "Xid 79 (GPU fell off the bus)"
+    words = {"GPU fell off the bus": "GPU 掉卡"}
+    assert said(found, lambda text: words.get(text, text)) == "Xid 79 (GPU 掉卡)"
+
+
 @pytest.mark.parametrize(("name", "seen", "words"), FAILURES)
 def test_it_rejects_and_says_what_was_found_and_what_next(name, seen, words):
     check = check_of(seen, name)

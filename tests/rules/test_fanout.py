@@ -146,7 +146,7 @@ def test_downloads_of_other_models_from_the_store_count_against_the_leaf():
     now = seen(wanting={"n00", "n01"}, has_store=True, others=other)
     plan = plan_copies(now, Limits(store_per_leaf=1))
     assert plan.start == (Copy(STORE, "n01"),)
-    assert "downloads from the store run into leaf 0" in said(plan.waiting["n00"])
+    assert "downloads run into leaf 0" in said(plan.waiting["n00"])
     assert Copy(STORE, "n00") in plan_copies(now, Limits(store_per_leaf=2, per_parent=3)).start
 
 

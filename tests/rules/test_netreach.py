@@ -111,10 +111,18 @@ def test_a_smaller_mtu_on_one_rail_is_a_failure_of_that_rail():
 
 def test_a_rail_without_an_address_at_the_index_is_unknown_on_its_side_and_said():
     bare = netreach.rail_ends(gids_text(1, HCAS[:1]), WIRING)
-    assert "show_gids names no IPv4 address at GID index 3" in words(rails(GOOD, mine=bare))
+    why = "show_gids names no interface with an IPv4 address at GID index 3"
+    assert why in words(rails(GOOD, mine=bare))
     layer = rails(GOOD, theirs=netreach.rail_ends(gids_text(2, HCAS[:1]), WIRING))
     assert (layer.verdict, "told no address" in words(layer)) == ("unknown", True)
     assert netreach.rail_ends(gids_text(index=5), WIRING) == {}
+
+
+def test_a_rail_whose_interface_is_not_named_is_unknown_and_not_asked():
+    bare = netreach.rail_ends(gids_text().replace("rail1np0", ""), WIRING)
+    assert set(bare) == {"mlx5_0"}
+    assert "mlx5_1" not in netreach.rail_section(WIRING, bare, THEIRS, CARDS)["argv"]
+    assert rails(GOOD, mine=bare).verdict == "unknown"
 
 
 def test_a_cut_table_or_output_is_never_a_pass():

@@ -26,7 +26,6 @@ from fleet.selectors.acceptance import (
     acceptance_refusals,
     standing_counts,
     stands_of,
-    valid_acceptances,
 )
 from fleet.selectors.nodes import placeable
 from fleet.services.acceptance_settle import acceptances_void
@@ -37,6 +36,7 @@ from fleet.services.trail import rule_actor
 from releases.services.launches import node_refusals
 from tests.acceptances import (
     PINS,
+    accepted_now,
     answer_all,
     answer_looks,
     answer_probes,
@@ -118,7 +118,7 @@ def test_a_node_as_gold_is_accepted_in_the_steps_of_the_manual():
     assert node.state == Node.State.READY
     assert run.public_id in said(node.explanation)
     assert run.ended_at is not None
-    assert valid_acceptances([node.pk]) == {node.pk}
+    assert accepted_now([node.pk]) == {node.pk}
     verbs = set(TrailEntry.objects.values_list("verb", flat=True))
     assert {"acceptance.start", "acceptance.accepted", "node.move"} <= verbs
 
@@ -339,7 +339,7 @@ def test_not_measured_leaves_an_acceptance_that_stands():
     assert newest.verdict == "not_measured"
     assert "no route to host" in said(newest.summary)
     assert NodeAcceptance.objects.get(is_standing=True) == first
-    assert valid_acceptances([node.pk])
+    assert accepted_now([node.pk])
 
 
 def test_without_a_profile_nothing_is_accepted_and_the_next_step_is_named():
@@ -565,7 +565,7 @@ def test_a_probe_that_finds_the_same_node_leaves_it_accepted():
     assert acceptances_void() == 0
     node.refresh_from_db()
     assert "Accepted" in said(node.explanation)
-    assert valid_acceptances([node.pk])
+    assert accepted_now([node.pk])
 
 
 def test_only_pools_that_ask_refuse_a_node_without_acceptance(settings):

@@ -10,13 +10,13 @@ from fleet.models import Evidence, Hold, Node, NodeAcceptance, TrailEntry
 from fleet.rules.message import said
 from fleet.rules.refusals import Conflict, NeedsReason
 from fleet.selectors import serving
-from fleet.selectors.acceptance import valid_acceptances
 from fleet.selectors.nodes import placeable
 from fleet.services.acceptances import acceptance_start, acceptances_advance
 from fleet.services.holds import hold_lift
 from tests.acceptances import (
     BUSBW_GBS,
     PINS,
+    accepted_now,
     answer_all,
     answer_looks,
     answer_probes,
@@ -107,7 +107,7 @@ def test_a_bad_table_is_never_accepted_and_its_raw_output_is_linked(node, text, 
     assert row.verdict in ("rejected", "not_measured")
     found = check(row, "allreduce")
     assert found["verdict"] in ("fail", "unknown")
-    assert not valid_acceptances([node.pk])
+    assert not accepted_now([node.pk])
     (evidence,) = found["evidence"]
     kept = bytes(Evidence.objects.get(pk=int(evidence.partition(":")[2])).body).decode()
     assert kept.strip() == text.strip()
@@ -129,7 +129,7 @@ def test_a_bad_read_of_the_disk_is_never_accepted(node, text, rc):
     row = after_tests(node, "disk", text, rc)
     assert row.verdict in ("rejected", "not_measured")
     assert check(row, "disk_read")["verdict"] in ("fail", "unknown")
-    assert not valid_acceptances([node.pk])
+    assert not accepted_now([node.pk])
 
 
 def test_the_same_steps_with_good_outputs_are_accepted(node):

@@ -12,13 +12,12 @@ from fleet.execution.moves import commands_claim, commands_release_expired
 from fleet.models import AcceptanceRun, NodeAcceptance
 from fleet.rules.message import said
 from fleet.selectors import serving
-from fleet.selectors.acceptance import valid_acceptances
 from fleet.services.acceptance_settle import acceptances_void
 from fleet.services.acceptances import acceptance_start, acceptances_advance
 from releases.models import GateRun
 from releases.services.gates import gates_advance
 from releases.services.launch_seen import launch_seen
-from tests.acceptances import PINS, answer_all, make_gold, make_good
+from tests.acceptances import PINS, accepted_now, answer_all, make_gold, make_good
 from tests.browser.scene import CONTENT
 from tests.factories import make_actor, make_command, make_node, make_person
 
@@ -97,7 +96,7 @@ def test_an_acceptance_runs_out_by_the_databases_clock(skew, asks, judges, setti
     assert NodeAcceptance.objects.get().settled_at is None, "nobody gave it up"
     answer_all()
     row = NodeAcceptance.objects.get()
-    assert (row.verdict, valid_acceptances([node.pk])) == ("accepted", {node.pk})
+    assert (row.verdict, accepted_now([node.pk])) == ("accepted", {node.pk})
     assert acceptances_void() == 0
     AcceptanceRun.objects.update(deadline_at=by_database() - timedelta(seconds=1))
     NodeAcceptance.objects.update(valid_until=by_database() - timedelta(seconds=1))
@@ -143,4 +142,4 @@ def test_a_node_whose_clock_is_off_fails_its_acceptance_and_is_told_by_how_much(
     assert (check["verdict"], said(check["found"]).lstrip("-")) == ("fail", found.lstrip("-"))
     assert said(check["expected"]) == "clock synchronised, within 1 ms"
     assert said(row.summary).lstrip("-") == found.lstrip("-")
-    assert not valid_acceptances([node.pk])
+    assert not accepted_now([node.pk])

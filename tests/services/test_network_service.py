@@ -222,7 +222,7 @@ def test_a_node_that_tells_no_address_of_its_rails_leaves_layer_1_unknown():
     answers.gids = lambda node: gids_text(node, index=5)
     run = run_to_end(start(make_nodes(2), layers=(netverdict.REACH,)), answers)
     assert run.verdict == "unknown"
-    assert any("no IPv4 address at GID index 3" in t for t in sentences(run.pairs.get(), "reach"))
+    assert any("an IPv4 address at GID index 3" in t for t in sentences(run.pairs.get(), "reach"))
 
 
 def test_infiniband_has_no_address_of_its_rails_and_says_so():

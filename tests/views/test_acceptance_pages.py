@@ -188,3 +188,12 @@ def test_the_page_of_a_marginal_node_says_what_lets_it_in_and_then_who_did(ana):
     page = text_of(ana, "node", node.name)
     assert "bo let it in: for the night" in page
     assert "It is given no work" not in page
+
+
+def test_a_marginal_verdict_from_before_its_hold_existed_does_not_say_that_work_is_kept_off(ana):
+    make_gold()
+    node = make_node()
+    start([node])
+    answer_all(busbw={node.name: 410.0})
+    node.holds.all().delete()
+    assert "It is given no work" not in text_of(ana, "node", node.name)

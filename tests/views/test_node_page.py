@@ -84,6 +84,15 @@ def test_a_fact_leads_to_its_raw_output_and_hostile_bytes_do_nothing(ana, node):
     assert "attachment" in saved["Content-Disposition"]
 
 
+def test_the_nodes_before_and_after_it_by_name_are_links(ana, node):
+    make_node("h100-002")
+    first, last = (ana.get(f"/nodes/h100-00{n}/").content.decode() for n in (1, 2))
+    assert 'rel="prev"' not in first
+    assert 'rel="next" href="/nodes/h100-002/"' in first
+    assert 'rel="prev" href="/nodes/h100-001/"' in last
+    assert 'rel="next"' not in last
+
+
 def test_output_of_another_node_is_not_found_here(ana, node):
     other = make_command(make_node("h100-002").host, "probe:2/h100-002", state="succeeded")
     sections_pack(other.pk, [Section("gpu-list", body=b"x")]).save()

@@ -71,11 +71,6 @@ def xid_class(code: int) -> XidClass:
     return _TABLE.get(code, "ask")
 
 
-def xid_name(code: int) -> str:
-    """Return what a code says, or its number alone."""
-    return _NAMES.get(code, f"Xid {code}")
-
-
 def xid_words(code: int) -> str:
-    """Return the same as a sentence that can be told in another language."""
+    """Return what a code says, or its number alone; a sentence that can be told in another language."""
     return _NAMES.get(code) or tell("Xid %(code)s", code=code)

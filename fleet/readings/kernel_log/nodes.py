@@ -7,6 +7,7 @@ the number of nodes, not by lines. What is true of other kinds is said in by_nod
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from fleet.readings.kernel_log.reader import KernelReader
@@ -49,12 +50,16 @@ def _is_stamped(line: bytes) -> bool:
 
 
 class NodeLogs:
-    """Hands each line to the reader of its node; `strays` are the first lines that name none."""
+    """Hands each line to the reader of its node; `strays` are the first lines that name none.
+
+    `left_out`: nodes beyond the most that are told, known once by_node() was asked.
+    """
 
     def __init__(self, form: str) -> None:
         self.lines = 0
         self.strays: list[int] = []
         self.stray_count = 0
+        self.left_out = 0
         self.failures: tuple[tuple[int, str, str], ...] = ()
         self._is_blocks = form == BLOCKS
         self._readers: dict[str, KernelReader] = {}
@@ -76,14 +81,22 @@ class NodeLogs:
             self._readers[name].feed(lines, numbers)
 
     def by_node(self) -> dict[str, KernelReader]:
-        """Return the reader of each node; the nodes of one block share one."""
+        """Return the reader of each node; the nodes of one block share one.
+
+        A node that stands in two blocks is there twice, as `h1` and `h1 #2`: neither may hide the other.
+        """
         if not self._is_blocks:
             return self._readers
         found: dict[str, KernelReader] = {}
+        times: Counter[str] = Counter()
+        self.left_out = 0
         for names, reader in self._readers.items():
-            for name in _expand(names):
-                if len(found) < _NODES_CAP:
-                    found.setdefault(name, reader)
+            for name in dict.fromkeys(_expand(names)):
+                if len(found) >= _NODES_CAP:
+                    self.left_out += 1
+                    continue
+                times[name] += 1
+                found[name if times[name] == 1 else f"{name} #{times[name]}"] = reader
         return found
 
     def _part_named(self, batch: list[bytes]) -> Iterator[tuple[str | None, bytes]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fleet.readings.kernel_log.classes import xid_class, xid_name
+from fleet.readings.kernel_log.classes import xid_class, xid_words
 from fleet.readings.kernel_log.stamps import read_stamp
 from fleet.readings.kernel_log.xid import XidLog
 from fleet.readings.report import Finding, Severity
@@ -41,7 +41,7 @@ class KernelBeside:
                 "Xid %(code)s on %(bus)s: %(name)s",
                 code=group.code,
                 bus=group.bus,
-                name=xid_name(group.code),
+                name=xid_words(group.code),
             )
             yield Finding(f"xid_{group.code}", severity, text, (group.first_line,))
         for fault in self.xids.switches[:1]:

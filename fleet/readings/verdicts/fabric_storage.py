@@ -65,8 +65,9 @@ def _findings(storage: Storage, whole: bool) -> Iterator[Finding]:
 def _full(system: FileSystem) -> Iterator[Finding]:
     space = tell("inodes") if system.counts_inodes else tell("space")
     for used, what in ((system.used_percent, space), (system.inodes_percent, tell("inodes"))):
-        if used is not None and system.can_fill:
-            yield from _use(system.mountpoint, used, what, system.line)
+        # A row without its device may be an image, which is always full, or a disk: neither is known.
+        if used is not None and (system.can_fill or not system.source):
+            yield from _use(system.mountpoint, used, what, system.line, is_known=system.can_fill)
     if system.mountpoint == "/dev/shm" and _SMALL_SHM.fullmatch(system.size or ""):
         text = tell(
             "/dev/shm has %(size)s, a container's default: too small for several GPUs",
@@ -75,12 +76,14 @@ def _full(system: FileSystem) -> Iterator[Finding]:
         yield Finding("dev_shm_small", "warn", text, (system.line,))
 
 
-def _use(mount: str, used: int, what: str, line: int) -> Iterator[Finding]:
+def _use(
+    mount: str, used: int, what: str, line: int, *, is_known: bool = True
+) -> Iterator[Finding]:
     if used >= _NEARLY_FULL_PERCENT:
         text = tell(
             "%(mount)s has %(used)s %% of its %(what)s in use", mount=mount, used=used, what=what
         )
-        severity: Severity = "error" if used >= _FULL_PERCENT else "warn"
+        severity: Severity = "error" if used >= _FULL_PERCENT and is_known else "warn"
         yield Finding("disk_full", severity, text, (line,))
 
 

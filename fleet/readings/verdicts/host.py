@@ -22,7 +22,7 @@ from fleet.readings.host.counters import (
     split_readings,
 )
 from fleet.readings.host.docker import parse_docker_versions
-from fleet.readings.host.memory import LockLimit, parse_limits_memlock, parse_meminfo, parse_memlock
+from fleet.readings.host.memory import parse_limits_memlock, parse_meminfo, parse_memlock
 from fleet.readings.host.processors import parse_lscpu, parse_numactl_hardware
 from fleet.readings.open_end import end_of
 from fleet.readings.reach import parse_ping
@@ -44,14 +44,16 @@ _CLOCK_FAILED_S, _CLOCK_GOOD_S = 0.050, 0.001
 _NAMES_SHOWN = 8
 # Events that no good link has, packets sent again among them. Pauses and congestion marks are how RoCE works.
 _TROUBLE = re.compile(
-    r"discard|drop|crc|_err|symbol_error|out_of_buffer|link_downed|integrity|overrun|out_of_sequence|retrans"
+    r"discard|drop|crc|_err|symbol_error|out_of_buffer|link_down|integrity|overrun|out_of_sequence|retrans"
 )
 _CLOCK_ROW = re.compile(r"[A-Z][\w ()]{2,24}\s*: ")
 _NO_DAEMON = re.compile(r"^(?:chronyc: )?506 Cannot talk to daemon", re.M)
 _NO_NUMA = re.compile(r"^No NUMA (?:support )?available on this system", re.M)
 _SMALL_TOOLS = re.compile(
-    r"(?:chronyc|ethtool|lscpu|numactl|docker|fio|dd|ping)\b.{0,80}(?:not found|No such file)"
+    r"\b(?:chronyc|ethtool|lscpu|numactl|docker|fio|dd|ping)\b.{0,80}(?:not found|No such file)"
 )
+# A rate of what could be read stands behind the errors of what could not.
+_READ_ERROR = re.compile(r"^(?:dd|fio): .{0,300}error", re.I)
 _ETHTOOL_HEAD = re.compile(r"^\s*(?:NIC|PHY|Standard) statistics", re.M | re.I)
 
 
@@ -95,7 +97,7 @@ def _report(
     unread: tuple[int, ...] = (),
 ) -> Report:
     """A text passes when it is whole and nothing in it warns."""
-    told = (*open_end(cut), *findings, *_twice(form, text))
+    told = (*open_end(cut), *findings, *_twice(form, text), *_missing(text))
     complete = whole and cut is None and not unread
     good = complete and all(f.severity == "info" for f in told)
     return Report(
@@ -104,13 +106,19 @@ def _report(
     )  # fmt: skip
 
 
+def _missing(text: str) -> Iterator[Finding]:
+    """Tell what a shell says of a tool that is not there, in its own words."""
+    for line in number_lines(text):
+        if _SMALL_TOOLS.search(line.text[:400]):
+            yield Finding("tool_missing", "warn", line.text.strip()[:300], (line.number,))
+
+
 def _report_nothing(text: str) -> Report:
-    lines = number_lines(text)
-    missing = [line for line in lines if _SMALL_TOOLS.search(line.text[:400])]
-    findings = tuple(
-        Finding("tool_missing", "warn", line.text.strip()[:300], (line.number,)) for line in missing
+    findings = tuple(_missing(text))
+    told = {line for finding in findings for line in finding.lines}
+    unread = tuple(
+        line.number for line in number_lines(text) if line.text.strip() and line.number not in told
     )
-    unread = tuple(line.number for line in lines if line.text.strip() and line not in missing)
     summary = tell("No output of a small tool of a host that is known here.")
     return Report(
         _KIND,
@@ -280,16 +288,10 @@ def _lscpu(text: str, cut: int | None) -> Report | None:
     summary = tell(
         "%(cpus)s processors in %(nodes)s memory nodes.", cpus=found.cpus, nodes=found.numa_nodes
     )
-    whole = found.is_consistent
     return _report(
-        "lscpu",
-        text,
-        whole=whole,
-        cut=cut,
-        findings=tuple(findings),
-        summary=summary,
+        "lscpu", text, whole=found.is_consistent, cut=cut, findings=tuple(findings), summary=summary,
         values=values,
-    )
+    )  # fmt: skip
 
 
 def _numactl(text: str, cut: int | None) -> Report | None:
@@ -367,8 +369,7 @@ def _docker(text: str, cut: int | None) -> Report | None:
 
 
 def _memlock(text: str, cut: int | None) -> Report | None:
-    found: LockLimit | None = parse_limits_memlock(text)
-    found = found or parse_memlock(text)
+    found = parse_limits_memlock(text) or parse_memlock(text)
     if found is None:
         return None
     findings: tuple[Finding, ...] = ()
@@ -390,6 +391,10 @@ def _disk_read(text: str, cut: int | None) -> Report | None:
     if told is not None and told.error:
         why = tell("fio ended with error %(error)s", error=told.error)
         findings.append(Finding("fio_failed", "error", why, (told.line,)))
+    bad = [line for line in number_lines(text) if _READ_ERROR.match(line.text[:400])]
+    if bad:
+        where = tuple(line.number for line in bad[:64])
+        findings.append(Finding("read_failed", "error", bad[0].text.strip()[:300], where))
     if found is not None:
         if told is not None:
             why = tell("more than one answer of this tool in this text")
@@ -429,11 +434,10 @@ def _ping(text: str, cut: int | None) -> Report | None:
     summary = tell(
         "%(received)s of %(sent)s packets came back.", received=found.received, sent=found.sent
     )
-    whole = found.sent is not None
-    values = asdict(found)
     return _report(
-        "ping", text, whole=whole, cut=cut, findings=tuple(findings), summary=summary, values=values
-    )
+        "ping", text, whole=bool(found.sent), cut=cut, findings=tuple(findings), summary=summary,
+        values=asdict(found),
+    )  # fmt: skip
 
 
 def _line_of(text: str, what: re.Pattern[str]) -> int:

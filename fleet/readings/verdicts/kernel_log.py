@@ -83,16 +83,25 @@ def _report_nodes(batches: Iterable[list[bytes]], form: str, *, cut: bool) -> Re
     numbers = cast("tuple[int, ...]", range(1, logs.lines + 1))
     shares = {name: Share(name, numbers) for name in reports}
     found = report_nodes(Nodes(shares, logs.failures, False), "kernel-log", reports.__getitem__)
-    if not logs.stray_count:
+    doubts = tuple(_node_doubts(logs))
+    if not doubts:
         return found
-    text = tell("%(count)s lines name no node", count=logs.stray_count)
     return replace(
         found,
         complete=False,
         verdict="unknown" if found.verdict == "pass" else found.verdict,
-        findings=(*found.findings, Finding("no_node", "warn", text, tuple(logs.strays))),
+        findings=(*found.findings, *doubts),
         unread=tuple(sorted({*found.unread, *logs.strays})),
     )
+
+
+def _node_doubts(logs: NodeLogs) -> Iterator[Finding]:
+    if logs.stray_count:
+        text = tell("%(count)s lines name no node", count=logs.stray_count)
+        yield Finding("no_node", "warn", text, tuple(logs.strays))
+    if logs.left_out:
+        text = tell("%(count)s more nodes stand in this text than are told", count=logs.left_out)
+        yield Finding("nodes_left_out", "warn", text)
 
 
 def _findings(reader: KernelReader) -> Iterator[Finding]:
