@@ -55,8 +55,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Two more than there are cores: most of what the long ones do is to wait. Each worker has servers of its own."""
-    return min(len(os.sched_getaffinity(0)) + 2, 6)
+    """One more than there are cores: much of what the long ones do is to wait. Each worker has servers of its own."""
+    return min(len(os.sched_getaffinity(0)) + 1, 4)
 
 
 @pytest.hookimpl(trylast=True)

@@ -46,6 +46,7 @@ def page(whole_console: Any) -> Any:
         yield one
 
 
+@pytest.mark.long  # the same by clicks is tests/browser/test_flow.py
 def test_probe_launch_follow_filter_and_stop_by_keyboard(whole_console: Any, page: Any) -> None:
     console, _base = whole_console
     troubles: list[str] = []

@@ -81,6 +81,7 @@ def test_one_of_two_nodes_refusing_ssh_leaves_no_half_unit(console, launch_unit)
         assert not containers.running(host.directory)
 
 
+@pytest.mark.long
 def test_a_refused_connection_of_a_ready_unit_ejects_nothing(console, ready_launch):
     """Unreachable is not lost: the unit serves on, its node's age grows."""
     console.lab.fault("h100-002", "ssh.refused")

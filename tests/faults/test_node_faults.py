@@ -25,6 +25,7 @@ def engines_on(console, name: str) -> int:
     return len(containers.running(console.lab.host(name).directory))
 
 
+@pytest.mark.long  # a hang is also what opens case C
 def test_a_hung_rank_takes_the_whole_unit_down_with_evidence_first(console, ready_launch):
     launch = ready_launch
     console.lab.fault(FOLLOWER, "rank.hang", gpu=3)

@@ -58,7 +58,7 @@ def test_a_unit_becomes_ready_by_golden_answers_and_is_stopped_with_proof(consol
     assert TrailEntry.objects.filter(verb="launch.stopping", reason="end of the test").exists()
 
 
-@pytest.mark.parametrize("position", [0, 1])
+@pytest.mark.parametrize("position", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_a_killed_rank_takes_the_whole_unit_down_with_evidence_first(
     console, ready_launch, position
 ):
@@ -76,6 +76,7 @@ def test_a_killed_rank_takes_the_whole_unit_down_with_evidence_first(
     assert launch.replica.launches.count() == 1, "never started again by itself, never one rank"
 
 
+@pytest.mark.long
 def test_a_unit_goes_on_when_the_docker_client_of_a_rank_dies(console, ready_launch):
     from fleet.execution.models import LogStream, Subject
 

@@ -33,16 +33,12 @@ HOSTILE = (
     "https://elsewhere.example/a",
     "nan",
     "1e999",
-    "-1",
     "9" * 190,
-    "\u0663",
     "\u00b2",
-    "=cmd|' /C calc'!A0",
-    "' OR 1=1 --",
     "%s %(n)d {0} {{ x }}",
-    "all",
-    " ",
 )
+# The long set has these too.
+MORE_HOSTILE = ("-1", "\u0663", "=cmd|' /C calc'!A0", "' OR 1=1 --", "all", " ")
 # What a form may carry beside the fields of the post that is right.
 MORE = {
     "artefact-add": ("checksums", "index", "store", "seed_node"),
@@ -68,12 +64,19 @@ def post(client, name: str, row: Write, /, who: str = "", **fields: str):
     return client.post(reverse(name, kwargs=row.kwargs), {**sent, **row.fields, **fields})
 
 
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        pytest.param(HOSTILE, id="some"),
+        pytest.param(MORE_HOSTILE, id="more", marks=pytest.mark.long),
+    ],
+)
 @pytest.mark.parametrize("name", FORMS)
-def test_no_field_breaks_a_form_or_comes_back_as_markup(client, name):
+def test_no_field_breaks_a_form_or_comes_back_as_markup(client, name, hostile):
     row = WRITES[name]()
     found = []
     for field in sorted({*row.fields, *MORE.get(name, ()), "reason", "base_version"}):
-        for words in HOSTILE:
+        for words in hostile:
             answer = post(client, name, row, **{field: words})
             if answer.status_code >= 500 or SCRIPT in answer.content.decode():
                 found.append((field, words, answer.status_code))

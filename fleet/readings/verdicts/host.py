@@ -54,7 +54,7 @@ _SMALL_TOOLS = re.compile(
 )
 # A rate of what could be read stands behind the errors of what could not.
 _READ_ERROR = re.compile(r"^(?:dd|fio): .{0,300}error", re.I)
-_ETHTOOL_HEAD = re.compile(r"^\s*(?:NIC|PHY|Standard) statistics", re.M | re.I)
+_ETHTOOL_HEAD = re.compile(r"^[ \t]*(?:NIC|PHY|Standard) statistics", re.M | re.I)
 
 
 def report_host(text: str) -> Report:
