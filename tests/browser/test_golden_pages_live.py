@@ -9,7 +9,7 @@ DRIFT = (
 )
 
 
-@pytest.mark.parametrize("look", ["dark", "phone"])
+@pytest.mark.parametrize("look", ["dark", pytest.param("phone", marks=pytest.mark.long)])
 def test_a_drifted_node_is_listed_after_two_people_made_a_profile(open_page, change, look):
     ana = open_page("/golden/", look=look)
     ana.fill("#gold-node", "gpu002")

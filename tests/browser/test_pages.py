@@ -8,7 +8,10 @@ from tests.browser.shots import PAGES
 NAMES = [name for name in PAGES if name not in {"login", "raw"}]
 
 
-@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize(
+    "look",
+    [pytest.param(look, marks=pytest.mark.long if look == "light" else ()) for look in LOOKS],
+)
 def test_pages_are_clean_in_every_look(open_page, look):
     page = open_page("/fleet/", look=look)
     wide = []

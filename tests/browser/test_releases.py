@@ -37,7 +37,7 @@ def pin(page, args: str) -> None:
     ("language", "named", "waits"),
     [
         ("en", "image.digest: expected a digest", "0 of 1"),
-        ("zh-hans", "image.digest：应为 摘要", "0 / 1"),
+        pytest.param("zh-hans", "image.digest：应为 摘要", "0 / 1", marks=pytest.mark.long),
     ],
 )
 def test_a_release_is_drafted_fixed_sealed_and_signed(open_page, served, language, named, waits):

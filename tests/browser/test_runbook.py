@@ -29,7 +29,13 @@ WORDS = {
 }
 
 
-@pytest.mark.parametrize(("language", "unit"), [("en", "glm51-r5"), ("zh-hans", "glm51-r6")])
+@pytest.mark.parametrize(
+    ("language", "unit"),
+    [
+        ("en", "glm51-r5"),
+        pytest.param("zh-hans", "glm51-r6", marks=pytest.mark.long),
+    ],
+)
 def test_an_incident_is_taken_and_its_run_driven_to_the_stop(
     open_page, served, console_python, language, unit
 ):

@@ -33,7 +33,6 @@ pytestmark = [
 SHORT = [
     ("worker", "start-sent"),
     ("tick", "launch-starting"),
-    ("watch", "launch-loading"),
     ("postgres", "launch-starting"),
     ("valkey", "after-commit-before-enqueue"),
 ]

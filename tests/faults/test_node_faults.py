@@ -63,6 +63,7 @@ def test_a_dead_node_keeps_what_is_reserved_until_its_ranks_are_proved_gone(cons
     assert not Member.objects.filter(is_reserved=True).exists()
 
 
+@pytest.mark.long  # the short set reboots one in tests/flows/test_reboot.py
 def test_a_rebooted_node_takes_the_whole_unit_down_and_must_be_probed_again(console, ready_launch):
     launch = ready_launch
     console.lab.fault(FOLLOWER, "node.reboot")

@@ -77,6 +77,7 @@ def test_a_unit_that_answers_wrong_fails_though_it_is_healthy(console, ready_lau
     assert all(row.found != row.expected for row in wrong)
 
 
+@pytest.mark.long
 def test_a_unit_that_generates_nothing_never_passes_though_it_is_healthy(
     console, ready_launch, gate
 ):
