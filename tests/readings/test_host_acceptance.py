@@ -7,22 +7,8 @@ from fleet.readings.host.counters import counter_changes, parse_ethtool_stats, p
 from fleet.readings.host.docker import parse_docker_versions
 from fleet.readings.host.memory import parse_meminfo, parse_memlock
 from fleet.readings.host.processors import parse_cpu_list, parse_lscpu, parse_numactl_hardware
+from tests.readings.host_texts import CHRONY
 
-CHRONY = """\
-Reference ID    : 0A000001 (ntp1.example)
-Stratum         : 3
-Ref time (UTC)  : Mon Jun 01 10:00:00 2026
-System time     : 0.000080000 seconds slow of NTP time
-Last offset     : -0.000012345 seconds
-RMS offset      : 0.000034567 seconds
-Frequency       : 12.345 ppm slow
-Residual freq   : -0.001 ppm
-Skew            : 0.012 ppm
-Root delay      : 0.000400000 seconds
-Root dispersion : 0.000300000 seconds
-Update interval : 64.2 seconds
-Leap status     : Normal
-"""
 ETHTOOL = """\
 NIC statistics:
      rx_packets: 184467
