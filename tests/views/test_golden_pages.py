@@ -210,7 +210,7 @@ def test_the_pages_take_no_more_queries_for_more_nodes(ana, django_assert_max_nu
     address = f"/golden/{profile.public_id}/"
     ana.get(address)
     for page in ("/golden/", address):
-        with django_assert_max_num_queries(24):
+        with django_assert_max_num_queries(22):
             assert ana.get(page).status_code == 200
 
 
